@@ -1,0 +1,49 @@
+"""Every known mistake of every assignment is caught and named; every right answer in another style is accepted."""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from autograder.accuracy import measure
+
+ROOT = Path(__file__).parents[2]
+ASSIGNMENTS = sorted(path.stem for path in (ROOT / "assignments").glob("[0-9][0-9]_*.md"))
+
+
+@pytest.mark.parametrize("name", ASSIGNMENTS)
+def test_the_grader_is_right_about_every_version(name: str):
+    rows = measure(ROOT, name, workers=1)
+    assert [row.problem for row in rows if not row.good] == []
+    pieces = {row.version.piece for row in rows}
+    for piece in pieces:
+        mine = [row for row in rows if row.version.piece == piece]
+        assert sum(not row.version.right for row in mine) >= 8, f"{piece} has too few misconceptions"
+        assert sum(row.version.right for row in mine) >= 3, f"{piece} has too few right answers in other styles"
+
+
+@pytest.mark.parametrize("name", ASSIGNMENTS)
+def test_the_solution_gets_everything_and_the_exercise_nothing(name: str, course):
+    from autograder.assignment import Assignment
+    from autograder.score import Task, grade_submission
+
+    assignment = Assignment.load(ROOT, name)
+    exercise = (ROOT / "exercises" / name / f"{name}.ipynb").read_bytes()
+    solved, empty = (grade_submission(Task("", assignment, data, b"key")) for data in (assignment.notebook, exercise))
+    assert (solved.state, solved.score) == ("graded", solved.max_score), solved.as_json()
+    assert (empty.state, empty.score) == ("graded", 0), empty.as_json()
+
+
+def test_one_mistake_is_named_once_and_not_taken_for_another_in_what_builds_on_it():
+    from autograder.assignment import Assignment
+    from autograder.build import solution_notebook
+    from autograder.misconceptions import answered, read_versions
+    from autograder.score import Task, grade_submission
+
+    path = ROOT / "assignments" / "01_attention.md"
+    version = next(v for v in read_versions(path) if v.name == "divided_by_k")
+    notebook = answered(solution_notebook(path), {version.piece: version.source})
+    task = Task("", Assignment.load(ROOT, path.stem), nbformat.writes(notebook).encode(), b"key")
+    failed = [test for test in grade_submission(task).tests if not test.passed]
+    assert len({test.sentence for test in failed}) > 3, "attention builds on the weights, so its tests fail too"
+    assert all(version.sentence in test.diagnosis for test in failed)
