@@ -40,7 +40,7 @@ class Knowledge:
         self.namespace: dict[str, Any] = {"__name__": "reference"}
         solutions = "\n\n".join(assignment.solutions.values())
         setup = needed(assignment.given, solutions, set(assignment.pieces))
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(devices=[]):  # the CPU generator only: a GPU may be there, and is never woken
             for statement in [*ast.parse(setup).body, *ast.parse(solutions).body]:
                 with contextlib.suppress(NameError):  # a given value that is computed from a piece: no piece needs it
                     exec(ast.unparse(statement), self.namespace)
