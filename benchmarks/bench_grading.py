@@ -57,13 +57,13 @@ class Measured:
     memory: dict[str, int] = field(default_factory=dict)  # peak resident bytes by kind of process
 
 
-def measure(command: list[str], cwd: Path, sign: str) -> Measured:
-    """Run a command; `sign` is a pattern of files that appear with the first grade."""
+def measure(command: list[str], cwd: Path, sign: str, text: str = "") -> Measured:
+    """Run a command; a file of the pattern `sign` that holds `text` is the first grade."""
     env = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     env["PATH"] = f"{Path(sys.executable).parent}:{env['PATH']}"
     result, start = Measured(), time.perf_counter()
     process = subprocess.Popen(command, cwd=cwd, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    watcher = threading.Thread(target=watch, args=(process, cwd, sign, start, result))
+    watcher = threading.Thread(target=watch, args=(process, cwd, sign, text, start, result))
     watcher.start()
     code = process.wait()
     result.seconds = time.perf_counter() - start
@@ -72,9 +72,9 @@ def measure(command: list[str], cwd: Path, sign: str) -> Measured:
     return result
 
 
-def watch(process: subprocess.Popen, cwd: Path, sign: str, start: float, result: Measured) -> None:
+def watch(process: subprocess.Popen, cwd: Path, sign: str, text: str, start: float, result: Measured) -> None:
     while process.poll() is None:
-        if not result.first and next(cwd.glob(sign), None):
+        if not result.first and any(text in path.read_text() for path in cwd.glob(sign)):
             result.first = time.perf_counter() - start
         try:
             for child in psutil.Process(process.pid).children(recursive=True):
@@ -102,7 +102,8 @@ def stock(folder: Path) -> Measured:
     shutil.copytree(ROOT / "solutions" / NAME, folder / "solutions" / NAME)
     (folder / "nbgrader_config.py").write_text(STOCK_CONFIG)
     measure(["nbgrader", "generate_assignment", NAME, "--force"], folder, "-")
-    return measure(["nbgrader", "autograde", NAME, "--force"], folder, "autograded/*/*/*.ipynb")
+    # the notebook is there before it has been run: it is graded when its first cell has a number
+    return measure(["nbgrader", "autograde", NAME, "--force"], folder, "autograded/*/*/*.ipynb", '"execution_count": 1,')
 
 
 FLOOR = """
