@@ -103,7 +103,9 @@ def stock(folder: Path) -> Measured:
     (folder / "nbgrader_config.py").write_text(STOCK_CONFIG)
     measure(["nbgrader", "generate_assignment", NAME, "--force"], folder, "-")
     # the notebook is there before it has been run: it is graded when its first cell has a number
-    return measure(["nbgrader", "autograde", NAME, "--force"], folder, "autograded/*/*/*.ipynb", '"execution_count": 1,')
+    return measure(
+        ["nbgrader", "autograde", NAME, "--force"], folder, "autograded/*/*/*.ipynb", '"execution_count": 1,'
+    )
 
 
 FLOOR = """
