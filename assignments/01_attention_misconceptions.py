@@ -101,6 +101,23 @@ def attention_weights__uniform_when_nothing_is_left(q, k, mask=None):
     return scores.softmax(-1)
 
 
+def attention_weights__masked_scores_merely_low(q, k, mask=None):
+    """You give forbidden keys a score of −10000. Real scores can be lower still, and then the forbidden key wins: only −∞ is below them all."""
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
+    if mask is None:
+        return scores.softmax(-1)
+    return scores.masked_fill(~mask, -1e4).softmax(-1) * mask.any(-1, keepdim=True)
+
+
+def attention_weights__renormalised_after_softmax(q, k, mask=None):
+    """You zero the masked weights after the softmax and divide by what is left. When a forbidden key has by far the highest score, nothing is left: the others were rounded to 0. Mask the scores before the softmax."""
+    weights = (q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))).softmax(-1)
+    if mask is None:
+        return weights
+    weights = weights * mask
+    return weights / weights.sum(-1, keepdim=True).clamp(min=1e-9)
+
+
 def attention_weights__softmax_overflows(q, k, mask=None):
     """Your exponentials overflow: exp(100) is infinite in float32 and ∞/∞ is nan. Subtract the row's largest score first, or use torch.softmax."""
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
@@ -205,6 +222,24 @@ def scaled_dot_product_attention__mask_on_the_values(q, k, v, mask=None):
     weights = attention_weights(q, k)
     if mask is not None:
         weights = weights * mask
+    return weights @ v, weights
+
+
+def scaled_dot_product_attention__nan_when_nothing_is_left(q, k, v, mask=None):
+    """A query that may read nothing gets nan from you. Your attention_weights knows that case: call it rather than writing the softmax again."""
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    weights = scores.softmax(-1)
+    return weights @ v, weights
+
+
+def scaled_dot_product_attention__uniform_when_nothing_is_left(q, k, v, mask=None):
+    """A query that may read nothing gets the mean of all values: with −1e9 in place of −∞ the row's scores are all alike. Call attention_weights, whose row is zeros there."""
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -1e9)
+    weights = scores.softmax(-1)
     return weights @ v, weights
 
 
