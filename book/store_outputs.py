@@ -22,7 +22,7 @@ def store(path: Path) -> None:
     for i, cell in enumerate(notebook.cells):
         cell.setdefault("id", f"cell-{i}")
     notebook.metadata = KERNEL
-    NotebookClient(notebook, timeout=900, resources={"metadata": {"path": str(BOOK)}}).execute()
+    NotebookClient(notebook, timeout=900, coalesce_streams=True, resources={"metadata": {"path": str(BOOK)}}).execute()
     notebook.metadata = KERNEL  # running wrote this machine's versions
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
