@@ -90,6 +90,23 @@ class RNNCell__biases_swapped_for_one_doubled(RNNCell):
         return torch.tanh(F.linear(x, self.weight_ih, self.bias_ih) + F.linear(h, self.weight_hh, self.bias_ih))
 
 
+class RNNCell__state_skipped_with_its_bias(RNNCell):
+    """Without a state you skip the whole second product, b_hh included. Zeros go through W_hh and leave nothing, but the bias is still added."""
+
+    def forward(self, x, h=None):
+        if h is None:
+            return torch.tanh(F.linear(x, self.weight_ih, self.bias_ih))
+        return torch.tanh(F.linear(x, self.weight_ih, self.bias_ih) + F.linear(h, self.weight_hh, self.bias_hh))
+
+
+class RNNCell__no_biases(RNNCell):
+    """Neither bias is added. Each of the two products has one of its own: b_ih and b_hh."""
+
+    def forward(self, x, h=None):
+        h = x.new_zeros(x.size(0), self.weight_hh.size(1)) if h is None else h
+        return torch.tanh(F.linear(x, self.weight_ih) + F.linear(h, self.weight_hh))
+
+
 class RNNCell__right__matrix_products(RNNCell):
     def forward(self, x, h=None):
         total = x @ self.weight_ih.T + self.bias_ih + self.bias_hh
@@ -222,6 +239,69 @@ class LSTMCell__gates_with_tanh(LSTMCell):
         i, f, g, o = gates.tanh().chunk(4, -1)
         c = f * c + i * g
         return o * c.tanh(), c
+
+
+class LSTMCell__second_bias_forgotten(LSTMCell):
+    """You leave out b_hh. PyTorch's cells have two biases, one for each product, and its weights come with both."""
+
+    def forward(self, x, state=None):
+        h, c = (x.new_zeros(x.size(0), self.weight_hh.size(1)),) * 2 if state is None else state
+        gates = F.linear(x, self.weight_ih, self.bias_ih) + F.linear(h, self.weight_hh)
+        i, f, g, o = gates.chunk(4, -1)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        return o.sigmoid() * c.tanh(), c
+
+
+class LSTMCell__order_f_i_o_g(LSTMCell):
+    """You take the rows in the order f, i, o, g, as some papers and libraries do. PyTorch's order is i, f, g, o."""
+
+    def forward(self, x, state=None):
+        h, c = (x.new_zeros(x.size(0), self.weight_hh.size(1)),) * 2 if state is None else state
+        gates = F.linear(x, self.weight_ih, self.bias_ih) + F.linear(h, self.weight_hh, self.bias_hh)
+        f, i, o, g = gates.chunk(4, -1)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        return o.sigmoid() * c.tanh(), c
+
+
+class LSTMCell__interleaved(LSTMCell):
+    """You deal the rows out to the gates one by one. They lie in blocks: the first N rows are all of i, the next N all of f, then g, then o."""
+
+    def forward(self, x, state=None):
+        h, c = (x.new_zeros(x.size(0), self.weight_hh.size(1)),) * 2 if state is None else state
+        gates = F.linear(x, self.weight_ih, self.bias_ih) + F.linear(h, self.weight_hh, self.bias_hh)
+        i, f, g, o = gates.view(len(x), -1, 4).unbind(-1)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        return o.sigmoid() * c.tanh(), c
+
+
+class LSTMCell__coupled(LSTMCell):
+    """You write with 1 − f, as if what is forgotten made room for what is new. The LSTM has a gate of its own for that, i."""
+
+    def forward(self, x, state=None):
+        h, c = (x.new_zeros(x.size(0), self.weight_hh.size(1)),) * 2 if state is None else state
+        gates = F.linear(x, self.weight_ih, self.bias_ih) + F.linear(h, self.weight_hh, self.bias_hh)
+        i, f, g, o = gates.chunk(4, -1)
+        f = f.sigmoid()
+        c = f * c + (1 - f) * g.tanh()
+        return o.sigmoid() * c.tanh(), c
+
+
+class LSTMCell__candidate_without_tanh(LSTMCell):
+    """Your candidate g is not squashed. What is written into the memory lies between −1 and 1: a tanh."""
+
+    def forward(self, x, state=None):
+        h, c = (x.new_zeros(x.size(0), self.weight_hh.size(1)),) * 2 if state is None else state
+        gates = F.linear(x, self.weight_ih, self.bias_ih) + F.linear(h, self.weight_hh, self.bias_hh)
+        i, f, g, o = gates.chunk(4, -1)
+        c = f.sigmoid() * c + i.sigmoid() * g
+        return o.sigmoid() * c.tanh(), c
+
+
+class LSTMCell__only_h(LSTMCell):
+    """You return h' alone. The next step needs the memory, too: the state is the pair (h', c')."""
+
+    def forward(self, x, state=None):
+        return super().forward(x, state)[0]
 
 
 class LSTMCell__right__slices(LSTMCell):
@@ -360,6 +440,39 @@ class GRUCell__old_state_dropped(GRUCell):
         r_h, z_h, n_h = F.linear(h, self.weight_hh, self.bias_hh).chunk(3, -1)
         r, z = (r + r_h).sigmoid(), (z + z_h).sigmoid()
         return (1 - z) * (n + r * n_h).tanh()
+
+
+class GRUCell__second_bias_forgotten(GRUCell):
+    """You leave out b_hh. PyTorch's cells have two biases, one for each product, and its weights come with both."""
+
+    def forward(self, x, h=None):
+        h = x.new_zeros(x.size(0), self.weight_hh.size(1)) if h is None else h
+        r, z, n = F.linear(x, self.weight_ih, self.bias_ih).chunk(3, -1)
+        r_h, z_h, n_h = F.linear(h, self.weight_hh).chunk(3, -1)
+        r, z = (r + r_h).sigmoid(), (z + z_h).sigmoid()
+        return (1 - z) * (n + r * n_h).tanh() + z * h
+
+
+class GRUCell__gates_of_input_only(GRUCell):
+    """Your gates look at the new token only. Both also hear the old state: σ(W x + b + U h + b')."""
+
+    def forward(self, x, h=None):
+        h = x.new_zeros(x.size(0), self.weight_hh.size(1)) if h is None else h
+        r, z, n = F.linear(x, self.weight_ih, self.bias_ih).chunk(3, -1)
+        r_h, z_h, n_h = F.linear(h, self.weight_hh, self.bias_hh).chunk(3, -1)
+        r, z = r.sigmoid(), z.sigmoid()
+        return (1 - z) * (n + r * n_h).tanh() + z * h
+
+
+class GRUCell__reset_on_old_state_in_sum(GRUCell):
+    """Your r cuts the state that is carried over. It belongs inside the candidate, where it says how much of U h + b' is heard; z alone decides what stays."""
+
+    def forward(self, x, h=None):
+        h = x.new_zeros(x.size(0), self.weight_hh.size(1)) if h is None else h
+        r, z, n = F.linear(x, self.weight_ih, self.bias_ih).chunk(3, -1)
+        r_h, z_h, n_h = F.linear(h, self.weight_hh, self.bias_hh).chunk(3, -1)
+        r, z = (r + r_h).sigmoid(), (z + z_h).sigmoid()
+        return (1 - z) * (n + n_h).tanh() + z * r * h
 
 
 class GRUCell__right__lerp(GRUCell):
@@ -523,6 +636,92 @@ class RecurrentEncoder__nan_in_the_padding_gets_through(RecurrentEncoder):
             return states, last
         back, first = self.read(self.backward_cell, reverse_tokens(x, lengths), alive)
         return torch.cat([states, reverse_tokens(back, lengths)], -1), torch.cat([last, first], -1)
+
+
+class RecurrentEncoder__lengths_ignored(RecurrentEncoder):
+    """You never look at the lengths: short sequences walk on through their padding, and the padding has states. Start from `real_tokens(x, lengths)`."""
+
+    def forward(self, x, lengths=None):
+        def read(cell, x):
+            state, states = None, []
+            for t in range(x.size(1)):
+                state = cell(x[:, t], state)
+                states.append(state[0] if isinstance(state, tuple) else state)
+            return torch.stack(states, 1), states[-1]
+
+        states, last = read(self.cell, x)
+        if self.backward_cell is None:
+            return states, last
+        back, first = read(self.backward_cell, x.flip(1))
+        return torch.cat([states, back.flip(1)], -1), torch.cat([last, first], -1)
+
+
+class RecurrentEncoder__states_masked_last_raw(RecurrentEncoder):
+    """Your states are right, but `last` is what came out of the last step, and by then a short sequence has read its padding. A state stops with its sequence."""
+
+    def forward(self, x, lengths=None):
+        alive = real_tokens(x, lengths)
+
+        def read(cell, x):
+            state, states = None, []
+            for t in range(x.size(1)):
+                state = cell(x[:, t], state)
+                states.append(state[0] if isinstance(state, tuple) else state)
+            return torch.stack(states, 1) * alive[..., None], states[-1]
+
+        states, last = read(self.cell, x)
+        if self.backward_cell is None:
+            return states, last
+        back, first = read(self.backward_cell, reverse_tokens(x, lengths))
+        return torch.cat([states, reverse_tokens(back, lengths)], -1), torch.cat([last, first], -1)
+
+
+class RecurrentEncoder__nan_times_zero(RecurrentEncoder):
+    """A nan in the padding gets through: you multiply by 0, and nan · 0 is nan. Replace what stands there (masked_fill, torch.where) before the cell reads it."""
+
+    def forward(self, x, lengths=None):
+        alive = real_tokens(x, lengths)
+
+        def read(cell, x):
+            state, states = None, []
+            for t in range(x.size(1)):
+                state = cell(x[:, t], state)
+                states.append(state[0] if isinstance(state, tuple) else state)
+            states = torch.stack(states, 1) * alive[..., None]
+            return states, states[torch.arange(len(x)), alive.sum(1) - 1]
+
+        states, last = read(self.cell, x)
+        if self.backward_cell is None:
+            return states, last
+        back, first = read(self.backward_cell, reverse_tokens(x, lengths))
+        return torch.cat([states, reverse_tokens(back, lengths)], -1), torch.cat([last, first], -1)
+
+
+class RecurrentEncoder__backward_first(RecurrentEncoder):
+    """You lay the backward states first. The forward ones come first, then the backward ones."""
+
+    def forward(self, x, lengths=None):
+        states, last = super().forward(x, lengths)
+        if self.backward_cell is None:
+            return states, last
+        n = last.size(-1) // 2
+        return torch.cat([states[..., n:], states[..., :n]], -1), torch.cat([last[..., n:], last[..., :n]], -1)
+
+
+class RecurrentEncoder__off_by_one_last(RecurrentEncoder):
+    """Your last state is the one before the last token. The state after token n stands at index n − 1, not n − 2."""
+
+    def read(self, cell, x, alive):
+        states, _ = super().read(cell, x, alive)
+        return states, states[torch.arange(len(x)), alive.sum(1) - 2]
+
+
+class RecurrentEncoder__mean_state(RecurrentEncoder):
+    """You average the states of a sequence. Asked for is the last one: what is known after its last token."""
+
+    def read(self, cell, x, alive):
+        states, _ = super().read(cell, x, alive)
+        return states, states.sum(1) / alive.sum(1, keepdim=True)
 
 
 class RecurrentEncoder__right__one_sequence_at_a_time(RecurrentEncoder):
@@ -698,6 +897,61 @@ class ConvEncoder__axes_not_turned(ConvEncoder):
         return x.masked_fill(padding, 0.0)
 
 
+class ConvEncoder__cleaned_before_the_norm(ConvEncoder):
+    """You clean the padding before the LayerNorm. The norm of a zero vector is its bias, and the convolution reads that: clean after the norm, right before the convolution."""
+
+    def forward(self, x, lengths=None):
+        padding = ~real_tokens(x, lengths)[..., None]
+        for norm, conv in zip(self.norms, self.convs, strict=True):
+            x = x.masked_fill(padding, 0.0)
+            x = x + F.gelu(conv(norm(x).transpose(1, 2)).transpose(1, 2))
+        return x.masked_fill(padding, 0.0)
+
+
+class ConvEncoder__residual_from_normed(ConvEncoder):
+    """Your residual adds to the normalised x. The sum is left alone: x + GELU(conv(LN(x)))."""
+
+    def forward(self, x, lengths=None):
+        padding = ~real_tokens(x, lengths)[..., None]
+        for norm, conv in zip(self.norms, self.convs, strict=True):
+            read = norm(x).masked_fill(padding, 0.0)
+            x = read + F.gelu(conv(read.transpose(1, 2)).transpose(1, 2))
+        return x.masked_fill(padding, 0.0)
+
+
+class ConvEncoder__gelu_before_conv(ConvEncoder):
+    """You bend before the convolution. The order is LayerNorm, convolution, GELU."""
+
+    def forward(self, x, lengths=None):
+        padding = ~real_tokens(x, lengths)[..., None]
+        for norm, conv in zip(self.norms, self.convs, strict=True):
+            read = F.gelu(norm(x)).masked_fill(padding, 0.0)
+            x = x + conv(read.transpose(1, 2)).transpose(1, 2)
+        return x.masked_fill(padding, 0.0)
+
+
+class ConvEncoder__view_for_transpose(ConvEncoder):
+    """You reshape (B, T, D) into (B, D, T), which deals the numbers out in another order and mixes tokens with features. Change the axes over: transpose."""
+
+    def forward(self, x, lengths=None):
+        padding = ~real_tokens(x, lengths)[..., None]
+        B, T, D = x.shape
+        for norm, conv in zip(self.norms, self.convs, strict=True):
+            read = norm(x).masked_fill(padding, 0.0)
+            x = x + F.gelu(conv(read.reshape(B, D, T)).reshape(B, T, D))
+        return x.masked_fill(padding, 0.0)
+
+
+class ConvEncoder__zeros_only_at_end(ConvEncoder):
+    """You clean the padding at the end only; before that every convolution near the end of a short sequence has read it."""
+
+    def forward(self, x, lengths=None):
+        padding = ~real_tokens(x, lengths)[..., None]
+        for norm, conv in zip(self.norms, self.convs, strict=True):
+            x = x + F.gelu(conv(norm(x).transpose(1, 2)).transpose(1, 2))
+        return x.masked_fill(padding, 0.0)
+
+
 class ConvEncoder__right__multiply_by_the_mask(ConvEncoder):
     def forward(self, x, lengths=None):
         real = real_tokens(x, lengths).unsqueeze(-1).to(x.dtype)
@@ -792,6 +1046,24 @@ def gradient_by_distance__first_sequence_only(encode, x):
     return jacobian.square().sum((0, 3)).sqrt()[0].flip(0)
 
 
+def gradient_by_distance__spectral(encode, x):
+    """You take the largest singular value of the Jacobian, its spectral norm. Asked for is the Frobenius norm: the root of the sum of all squares."""
+    j = torch.autograd.functional.jacobian(lambda tokens: encode(tokens)[:, -1].sum(0), x)
+    return torch.linalg.matrix_norm(j.permute(1, 2, 0, 3), ord=2).mean(0).flip(0)
+
+
+def gradient_by_distance__mean_over_features(encode, x):
+    """You average the squares over the features. The Frobenius norm adds them up."""
+    j = torch.autograd.functional.jacobian(lambda tokens: encode(tokens)[:, -1].sum(0), x)
+    return j.square().mean((0, 3)).sqrt().mean(0).flip(0)
+
+
+def gradient_by_distance__batch_mixed(encode, x):
+    """You divide by the batch twice: once inside, by averaging the outputs before you differentiate, and once at the end. Sum the outputs; average the norms."""
+    j = torch.autograd.functional.jacobian(lambda tokens: encode(tokens)[:, -1].mean(0), x)
+    return j.square().sum((0, 3)).sqrt().mean(0).flip(0)
+
+
 def gradient_by_distance__right__a_gradient_for_each_feature(encode, x):
     tokens = x.clone().requires_grad_()
     last = encode(tokens)[:, -1]
@@ -879,6 +1151,23 @@ def check_last_state__swallows_its_own_assert(encode):
         assert torch.allclose(last[0], states[0, 3], atol=1e-5)
     except Exception:
         pass
+
+
+def check_last_state__never_alone(encode):
+    """You ask that `last` is the state after the last token and that padding is zero, but never whether the states themselves are right: an encoder that reads the padding first slips through. Compare with the sequence alone."""
+    x, lengths = torch.randn(3, 6, 4), torch.tensor([6, 2, 4])
+    states, last = encode(x, lengths)
+    for b, n in enumerate([6, 2, 4]):
+        assert torch.allclose(last[b], states[b, n - 1], atol=1e-5)
+        assert (states[b, n:] == 0).all()
+
+
+def check_last_state__only_last_alone(encode):
+    """You compare `last` with the sequence alone, but not the states: they may stand on padding, or be wrong themselves."""
+    x, lengths = torch.randn(3, 6, 4), torch.tensor([6, 2, 4])
+    states, last = encode(x, lengths)
+    for b, n in enumerate([6, 2, 4]):
+        assert torch.allclose(last[b], encode(x[b : b + 1, :n], lengths[b : b + 1])[1][0], atol=1e-5)
 
 
 def check_last_state__right__index_arithmetic(encode):
