@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from numpy.typing import ArrayLike
 
 Limits = tuple[float | None, float | None]
@@ -106,6 +106,10 @@ def lines(
     if logy:
         ax.set_yscale("log")
     _finish(ax, xlabel, ylabel, title, ylim)
+    if logy and ax.get_ylim()[1] < 100 * ax.get_ylim()[0]:  # too short for powers of ten: 1, 2, 5, 10 …
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.yaxis.set_minor_formatter(NullFormatter())
 
 
 def bars(
