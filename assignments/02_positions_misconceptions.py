@@ -20,7 +20,7 @@ def rotary_angles__exponent_half(length, width, base=10000.0, device=None):
 
 
 def rotary_angles__exponent_doubled(length, width, base=10000.0, device=None):
-    """Your exponents are 4i/width: torch.arange(0, width, 2) already holds 2i, and you doubled it again."""
+    """Your exponents are 4i/width, twice too large. Either 2i is doubled again (torch.arange(0, width, 2) already holds it), or it is divided by width / 2 instead of width."""
     check_even(width)
     speed = base ** (-2 * torch.arange(0, width, 2, device=device) / width)
     return torch.arange(length, device=device, dtype=torch.float32)[:, None] * speed
@@ -86,6 +86,27 @@ def rotary_angles__odd_width_accepted(length, width, base=10000.0, device=None):
     """You accept an odd width, and one feature is left without a partner. Refuse it with check_even(width)."""
     speed = base ** (-torch.arange(0, width, 2, device=device) / width)
     return torch.arange(length, device=device, dtype=torch.float32)[:, None] * speed
+
+
+def rotary_angles__last_wheel_too_slow(length, width, base=10000.0, device=None):
+    """Your speeds run from 1 down to 1/base with both ends included. The exponent is −2i/width, and the last i is width/2 − 1: the slowest wheel is a little faster than 1/base."""
+    check_even(width)
+    speed = torch.logspace(0, -math.log10(base), width // 2, device=device)
+    return torch.arange(length, device=device)[:, None] * speed
+
+
+def rotary_angles__double_precision(length, width, base=10000.0, device=None):
+    """Your angles are float64. float32 is asked for: exact enough for any position, and what the rest of the model computes in."""
+    check_even(width)
+    speed = base ** (-torch.arange(0, width, 2, device=device, dtype=torch.float64) / width)
+    return torch.arange(length, device=device)[:, None] * speed
+
+
+def rotary_angles__wrapped(length, width, base=10000.0, device=None):
+    """You take full turns off the angles. Sine and cosine do not notice, but whoever reads the angles does: the first wheel has turned by t radians after t tokens, however many turns that is."""
+    check_even(width)
+    speed = base ** (-torch.arange(0, width, 2, device=device) / width)
+    return (torch.arange(length, device=device)[:, None] * speed) % (2 * math.pi)
 
 
 def rotary_angles__right__loops(length, width, base=10000.0, device=None):
@@ -157,6 +178,12 @@ def sinusoidal_positions__positions_from_one(length, d_model, base=10000.0, devi
 def sinusoidal_positions__dtype_ignored(length, d_model, base=10000.0, device=None, dtype=None):
     """You return float32 whatever dtype is asked for. Compute in float32, then convert the result with .to(dtype)."""
     angles = rotary_angles(length, d_model, base, device)
+    return torch.stack((angles.sin(), angles.cos()), -1).flatten(-2)
+
+
+def sinusoidal_positions__rounded_before_the_sine(length, d_model, base=10000.0, device=None, dtype=None):
+    """You convert the angles and not the result: in bfloat16 an angle of 257 is 256, and its sine is anyone's guess. Take sine and cosine in float32, then convert."""
+    angles = rotary_angles(length, d_model, base, device).to(dtype)
     return torch.stack((angles.sin(), angles.cos()), -1).flatten(-2)
 
 
@@ -282,6 +309,33 @@ class LearnedPositions__by_sequence(LearnedPositions):
         return x + self.weight[: x.size(0)][:, None]
 
 
+class LearnedPositions__changed_in_place(LearnedPositions):
+    """You add to x in place, with += or .add_(): the caller's tensor changes under their hands, and a leaf that wants a gradient refuses. Write x + …, which makes a new tensor."""
+
+    def forward(self, x):
+        if x.size(1) > self.weight.size(0):
+            raise ValueError("too long")
+        x += self.weight[: x.size(1)]
+        return x
+
+
+class LearnedPositions__last_row_unreachable(LearnedPositions):
+    """You refuse a sequence of exactly max_length tokens. It has a row for each: only longer ones are too long."""
+
+    def forward(self, x):
+        if x.size(1) >= self.weight.size(0):
+            raise ValueError("too long")
+        return x + self.weight[: x.size(1)]
+
+
+class LearnedPositions__asserted(LearnedPositions):
+    """You use assert where a ValueError is asked for: an assertion is a note to yourself, and python -O leaves it out. Raise."""
+
+    def forward(self, x):
+        assert x.size(1) <= self.weight.size(0), "too long"
+        return x + self.weight[: x.size(1)]
+
+
 class LearnedPositions__right__embedding(LearnedPositions):
     def forward(self, x):
         if x.shape[1] > self.weight.shape[0]:
@@ -355,6 +409,15 @@ def relative_buckets__rounded(distance, n_buckets=32, max_distance=128):
     gap = distance.abs()
     steps = torch.log(gap.clamp(min=near) / near) / math.log(max_distance / near)
     far = (near + (steps * (n - near)).round().long()).clamp(max=n - 1)
+    return torch.where(gap < near, gap, far) + n * (distance > 0)
+
+
+def relative_buckets__rounded_up(distance, n_buckets=32, max_distance=128):
+    """You round up. Asked for is the floor: a bucket begins where its number is reached."""
+    n = n_buckets // 2
+    near, gap = n // 2, distance.abs()
+    steps = torch.log(gap.clamp(min=near) / near) / math.log(max_distance / near)
+    far = (near + (steps * (n - near)).ceil().long()).clamp(max=n - 1)
     return torch.where(gap < near, gap, far) + n * (distance > 0)
 
 
@@ -443,6 +506,16 @@ class RelativeBias__heads_last(RelativeBias):
         s = torch.arange(length if memory_length is None else memory_length, device=self.weight.device)
         t = torch.arange(length, device=self.weight.device)
         return self.weight[relative_buckets(s - t[:, None], self.weight.size(0), self.max_distance)][None]
+
+
+class RelativeBias__reshaped(RelativeBias):
+    """You reshape (T, S, H) to (H, T, S). A reshape never moves numbers, so heads, queries and keys are mixed: permute the axes."""
+
+    def forward(self, length, memory_length=None):
+        memory_length = length if memory_length is None else memory_length
+        t, s = torch.arange(length), torch.arange(memory_length)
+        buckets = relative_buckets(s - t[:, None], self.weight.size(0), self.max_distance)
+        return self.weight[buckets].reshape(1, -1, length, memory_length)
 
 
 class RelativeBias__sign_wrong(RelativeBias):
@@ -635,6 +708,31 @@ def apply_rope__dtype_promoted(x, angles):
         raise ValueError("angles do not fit")
     a, b = x[..., 0::2], x[..., 1::2]
     return torch.stack((a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()), -1).flatten(-2)
+
+
+def apply_rope__angles_rounded(x, angles):
+    """You convert the angles to the dtype of x before you take their cosines and sines: in bfloat16 an angle of 257 is 256, and far tokens are turned to a wrong place. Convert the cosines and sines."""
+    if angles.shape != (x.size(-2), x.size(-1) // 2):
+        raise ValueError("angles do not fit")
+    cos, sin = angles.to(x.dtype).cos(), angles.to(x.dtype).sin()
+    a, b = x[..., 0::2], x[..., 1::2]
+    return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
+
+
+def apply_rope__sine_and_cosine_swapped(x, angles):
+    """Sine and cosine have changed places: at angle 0 your point already turns by a right angle."""
+    if angles.shape != (x.size(-2), x.size(-1) // 2):
+        raise ValueError("angles do not fit")
+    cos, sin = angles.sin().to(x.dtype), angles.cos().to(x.dtype)
+    a, b = x[..., 0::2], x[..., 1::2]
+    return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
+
+
+def apply_rope__misfits_accepted(x, angles):
+    """You never look at the shape of the angles: some misfits end in PyTorch's message about sizes, others broadcast and turn every token alike. Raise a ValueError unless it is (T, K / 2)."""
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    a, b = x[..., 0::2], x[..., 1::2]
+    return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
 
 
 def apply_rope__turned_twice(x, angles):
