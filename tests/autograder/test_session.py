@@ -3,11 +3,13 @@
 # ruff: noqa: E501 (a cell on one line is still a cell)
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 from tiny import one_piece
 
 from autograder.assignment import needed
+from autograder.sandbox import LIMITS
 from autograder.score import Task, grade_submission
 
 NET = """class Net(nn.Module):
@@ -216,6 +218,14 @@ def test_a_syntax_error_is_shown_with_its_line(course):
     broken = right.notebook.replace(b"return x + 1", b"return x +")
     message = grade_own(right, broken).tests[0].message
     assert "`f` is not defined, because its cell stopped with SyntaxError" in message and "return x +" in message
+
+
+def test_a_loop_that_is_stopped_is_shown_with_its_line(course):
+    right = one_piece({"f": "def f(x): return x + 1"}, "assert f(1) == 2")
+    endless = one_piece({"f": "def f(x):\n    while True: x += 1"}, "assert f(1) == 2").notebook
+    task = Task("", right, endless, b"key", limits=replace(LIMITS, test_seconds=1))
+    verdict = grade_submission(task)
+    assert verdict.state == "timed out" and "It was at this line: while True: x += 1" in verdict.tests[0].message
 
 
 def test_only_what_a_test_depends_on_is_run():
