@@ -148,6 +148,79 @@ class DecoderLayer__dropout_forgotten(DecoderLayer):
         return self.norm3(x + self.feedforward(x))
 
 
+class DecoderLayer__dropout_only_before(DecoderLayer):
+    """Your layer drops nothing when norm_first is False. In both forms dropout falls on what each sublayer adds."""
+
+    def forward(self, x, memory, mask=None, memory_mask=None):
+        if self.norm_first:
+            x = x + self.dropout(self.attention(self.norm1(x), mask))
+            x = x + self.dropout(self.cross_attention(self.norm2(x), memory_mask, memory))
+            return x + self.dropout(self.feedforward(self.norm3(x)))
+        x = self.norm1(x + self.attention(x, mask))
+        x = self.norm2(x + self.cross_attention(x, memory_mask, memory))
+        return self.norm3(x + self.feedforward(x))
+
+
+class DecoderLayer__memory_detached(DecoderLayer):
+    """You detach the memory, so that nothing the decoder learns ever reaches the encoder. The two are trained together."""
+
+    def forward(self, x, memory, mask=None, memory_mask=None):
+        return super().forward(x, memory.detach(), mask, memory_mask)
+
+
+class DecoderLayer__causal_built_in(DecoderLayer):
+    """Your layer makes a causal mask of its own, whatever `mask` says. Use the mask that is given, and none when there is none."""
+
+    def forward(self, x, memory, mask=None, memory_mask=None):
+        return super().forward(x, memory, causal_mask(x.size(1), x.device), memory_mask)
+
+
+class DecoderLayer__one_norm(DecoderLayer):
+    """You use the first norm three times. Each sublayer has a norm of its own: norm1, norm2, norm3."""
+
+    def forward(self, x, memory, mask=None, memory_mask=None):
+        if self.norm_first:
+            x = x + self.dropout(self.attention(self.norm1(x), mask))
+            x = x + self.dropout(self.cross_attention(self.norm1(x), memory_mask, memory))
+            return x + self.dropout(self.feedforward(self.norm1(x)))
+        x = self.norm1(x + self.dropout(self.attention(x, mask)))
+        x = self.norm1(x + self.dropout(self.cross_attention(x, memory_mask, memory)))
+        return self.norm1(x + self.dropout(self.feedforward(x)))
+
+
+class DecoderLayer__norm_inside_the_sum(DecoderLayer):
+    """With norm_first=False you normalise what the sublayer adds and leave the sum alone. Post-LN normalises the sum: norm(x + sublayer(x))."""
+
+    def forward(self, x, memory, mask=None, memory_mask=None):
+        if self.norm_first:
+            return super().forward(x, memory, mask, memory_mask)
+        x = x + self.norm1(self.dropout(self.attention(x, mask)))
+        x = x + self.norm2(self.dropout(self.cross_attention(x, memory_mask, memory)))
+        return x + self.norm3(self.dropout(self.feedforward(x)))
+
+
+class DecoderLayer__dropout_on_the_sum(DecoderLayer):
+    """Your dropout falls on the whole sum, so that x itself gets holes. It falls on what each sublayer adds; the residual passes untouched."""
+
+    def forward(self, x, memory, mask=None, memory_mask=None):
+        if self.norm_first:
+            x = self.dropout(x + self.attention(self.norm1(x), mask))
+            x = self.dropout(x + self.cross_attention(self.norm2(x), memory_mask, memory))
+            return self.dropout(x + self.feedforward(self.norm3(x)))
+        x = self.norm1(self.dropout(x + self.attention(x, mask)))
+        x = self.norm2(self.dropout(x + self.cross_attention(x, memory_mask, memory)))
+        return self.norm3(self.dropout(x + self.feedforward(x)))
+
+
+class DecoderLayer__memory_joined_to_the_target(DecoderLayer):
+    """Your cross-attention reads the target and the memory, joined. Its keys and values come from the memory alone."""
+
+    def forward(self, x, memory, mask=None, memory_mask=None):
+        x = x + self.dropout(self.attention(self.norm1(x), mask))
+        x = x + self.dropout(self.cross_attention(self.norm2(x), None, torch.cat([x, memory], 1)))
+        return x + self.dropout(self.feedforward(self.norm3(x)))
+
+
 class DecoderLayer__right__keywords(DecoderLayer):
     def forward(self, x, memory, mask=None, memory_mask=None):
         pre = self.norm_first
@@ -241,6 +314,18 @@ def shift_right__floats(target, bos_id):
     return torch.cat([torch.full((target.size(0), 1), float(bos_id)), target[:, :-1]], 1)
 
 
+def shift_right__end_taken_away(target, bos_id):
+    """You take the last real token away, so that padding moves up. Every row loses its last *place*; nothing else changes."""
+    return torch.tensor(
+        [[bos_id, *[t for t in row if t][:-1], *[0] * len([t for t in row if not t])] for row in target.tolist()]
+    )
+
+
+def shift_right__bos_of_one(target, bos_id):
+    """You always put a 1 in front. Which id is <bos> is an argument."""
+    return torch.cat([torch.ones_like(target[:, :1]), target[:, :-1]], 1)
+
+
 def shift_right__right__pad(target, bos_id):
     return F.pad(target, (1, -1), value=bos_id)
 
@@ -316,6 +401,25 @@ def seq2seq_loss__zero_taken_for_padding(logits, target, pad_id):
     """You leave out the id 0 whatever `pad_id` says. Which id is padding is an argument."""
     total = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=0, reduction="sum")
     return total / (target != 0).sum().clamp(min=1)
+
+
+def seq2seq_loss__number(logits, target, pad_id):
+    """You return a plain number. Nothing can be learnt from it: the loss must stay a tensor, so that gradients flow back."""
+    total = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=pad_id, reduction="sum")
+    return float(total / (target != pad_id).sum().clamp(min=1))
+
+
+def seq2seq_loss__axes_not_turned(logits, target, pad_id):
+    """You reshape the logits to (B, V, T) instead of changing the axes over, so that scores of one token end up at another."""
+    B, T, V = logits.shape
+    total = F.cross_entropy(logits.reshape(B, V, T), target, ignore_index=pad_id, reduction="sum")
+    return total / (target != pad_id).sum().clamp(min=1)
+
+
+def seq2seq_loss__padding_logits_zeroed(logits, target, pad_id):
+    """You set the logits of padding to zero and still count the place: each costs ln V. Leave it out of the sum and of the count."""
+    real = target != pad_id
+    return F.cross_entropy((logits * real[..., None]).flatten(0, 1), target.flatten())
 
 
 def seq2seq_loss__right__gather(logits, target, pad_id):
@@ -431,6 +535,32 @@ def greedy_ids__signs_hard_coded(decode, start, max_length, eos_id=2, pad_id=0):
     return ids[:, 1:]
 
 
+def greedy_ids__sampled(decode, start, max_length, eos_id=2, pad_id=0):
+    """You draw the next token at random. Greedy means the likeliest one: argmax."""
+    ids, ended = start, torch.zeros_like(start, dtype=torch.bool)
+    while ids.size(1) <= max_length and not ended.all():
+        best = torch.multinomial(decode(ids)[:, -1].softmax(-1), 1).masked_fill(ended, pad_id)
+        ids, ended = torch.cat([ids, best], 1), ended | (best == eos_id)
+    return ids[:, 1:]
+
+
+def greedy_ids__no_end(decode, start, max_length, eos_id=2, pad_id=0):
+    """You never look for the end: rows talk on after `eos_id`, up to max_length."""
+    ids = start
+    for _ in range(max_length):
+        ids = torch.cat([ids, decode(ids)[:, -1:].argmax(-1)], 1)
+    return ids[:, 1:]
+
+
+def greedy_ids__padding_after_a_pad(decode, start, max_length, eos_id=2, pad_id=0):
+    """A row of yours is over as soon as it says `pad_id`. Only `eos_id` ends it."""
+    ids, ended = start, torch.zeros_like(start, dtype=torch.bool)
+    while ids.size(1) <= max_length and not ended.all():
+        best = decode(ids)[:, -1:].argmax(-1).masked_fill(ended, pad_id)
+        ids, ended = torch.cat([ids, best], 1), ended | (best == eos_id) | (best == pad_id)
+    return ids[:, 1:]
+
+
 def greedy_ids__right__for_loop(decode, start, max_length, eos_id=2, pad_id=0):
     said, over = [], [False] * len(start)
     for _ in range(max_length):
@@ -529,6 +659,27 @@ def accuracies__zero_taken_for_padding(predicted, target, pad_id=0):
     """You take 0 for padding whatever `pad_id` says."""
     real, right = target != 0, predicted == target
     return right[real].double().mean().item(), (right | ~real).all(1).double().mean().item()
+
+
+def accuracies__right_padding_in_the_numerator(predicted, target, pad_id=0):
+    """Your count of right tokens includes padding, your count of all tokens does not: the share can exceed 1. Count real tokens in both."""
+    real = target != pad_id
+    right = predicted == target
+    return (right.sum() / real.sum()).item(), (right | ~real).all(1).double().mean().item()
+
+
+def accuracies__padding_spoils_the_sentence(predicted, target, pad_id=0):
+    """You count padding as a mistake of the sentence: no sentence shorter than the batch can be right. Padding may not spoil it."""
+    real = target != pad_id
+    right = (predicted == target) & real
+    return (right.sum() / real.sum()).item(), right.all(1).double().mean().item()
+
+
+def accuracies__most_tokens(predicted, target, pad_id=0):
+    """A sentence of yours is right when most of its tokens are. Every one of them has to be."""
+    real = target != pad_id
+    right = predicted == target
+    return right[real].double().mean().item(), float(((right | ~real).double().mean(1) > 0.5).double().mean())
 
 
 def accuracies__right__loops(predicted, target, pad_id=0):
@@ -638,6 +789,60 @@ def check_no_peeking__other_rows_not_watched(decode):
         changed[:, t] = (ids[:, t] + 1) % 9
         moved = (decode(changed) - before).abs().amax(-1) > 1e-6
         assert not moved[:, :t].any() and moved[:, t:].all()
+
+
+def check_no_peeking__one_place(decode):
+    """You try one place in the middle. A decoder may go wrong elsewhere, for instance at the first id: try every place."""
+    ids = torch.randint(0, 9, (2, 6))
+    before = decode(ids)
+    changed = ids.clone()
+    changed[0, 3] = (ids[0, 3] + 1) % 9
+    moved = (decode(changed) - before).abs().amax(-1) > 1e-6
+    assert not moved[0, :3].any() and moved[0, 3:].all() and not moved[1].any()
+
+
+def check_no_peeking__any_moves(decode):
+    """You ask that something moves at or after the changed id. *Every* position from there on must hear it."""
+    ids = torch.randint(0, 9, (2, 6))
+    before = decode(ids)
+    for t in range(6):
+        changed = ids.clone()
+        changed[0, t] = (ids[0, t] + 1) % 9
+        moved = (decode(changed) - before).abs().amax(-1) > 1e-6
+        assert not moved[0, :t].any() and moved[0, t:].any() and not moved[1].any()
+
+
+def check_no_peeking__only_itself_must_move(decode):
+    """You ask that the changed position itself moves, not those after it: a decoder that forgets slips through."""
+    ids = torch.randint(0, 9, (2, 6))
+    before = decode(ids)
+    for t in range(6):
+        changed = ids.clone()
+        changed[0, t] = (ids[0, t] + 1) % 9
+        moved = (decode(changed) - before).abs().amax(-1) > 1e-6
+        assert not moved[0, :t].any() and moved[0, t] and not moved[1].any()
+
+
+def check_no_peeking__argmax(decode):
+    """You compare the likeliest tokens. A small peek moves the logits long before it changes the winner: compare the logits."""
+    ids = torch.randint(0, 9, (2, 6))
+    before = decode(ids).argmax(-1)
+    for t in range(6):
+        changed = ids.clone()
+        changed[0, t] = (ids[0, t] + 1) % 9
+        moved = decode(changed).argmax(-1) != before
+        assert not moved[0, :t].any() and not moved[1].any()
+
+
+def check_no_peeking__random_change(decode):
+    """You replace the id by a random one, which is now and then the same one: then nothing moves, and a right decoder is accused. Make sure that it changes."""
+    ids = torch.randint(0, 9, (2, 6))
+    before = decode(ids)
+    for t in range(6):
+        changed = ids.clone()
+        changed[0, t] = torch.randint(0, 9, ())
+        moved = (decode(changed) - before).abs().amax(-1) > 1e-6
+        assert not moved[0, :t].any() and moved[0, t:].all() and not moved[1].any()
 
 
 def check_no_peeking__right__who_moved(decode):
