@@ -1,6 +1,7 @@
 """Assignment 10: wrong versions that learners really write, each with what a tutor would say, and right ones in other styles."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -110,6 +111,47 @@ class Embeddings__multiplied(Embeddings):
         segments = torch.zeros_like(ids) if segments is None else segments
         positions = torch.arange(ids.size(1), device=ids.device) if positions is None else positions
         return self.dropout(self.norm(self.token(ids) * self.segment(segments) * self.position(positions)))
+
+
+class Embeddings__padding_is_zero(Embeddings):
+    """You make the vector of id 0 zero. The embeddings know nothing of padding: the attention mask keeps it from being read."""
+
+    def forward(self, ids, segments=None, positions=None):
+        segments = torch.zeros_like(ids) if segments is None else segments
+        positions = torch.arange(ids.size(1), device=ids.device) if positions is None else positions
+        words = self.token(ids) * (ids != 0)[..., None]
+        return self.dropout(self.norm(words + self.segment(segments) + self.position(positions)))
+
+
+class Embeddings__three_norms(Embeddings):
+    """You normalise each of the three vectors and add them. They are added first, and the sum is normalised once."""
+
+    def forward(self, ids, segments=None, positions=None):
+        segments = torch.zeros_like(ids) if segments is None else segments
+        positions = torch.arange(ids.size(1), device=ids.device) if positions is None else positions
+        return self.dropout(
+            self.norm(self.token(ids)) + self.norm(self.segment(segments)) + self.norm(self.position(positions))
+        )
+
+
+class Embeddings__default_segment_missing(Embeddings):
+    """Without segments you add no segment vector at all. A single text is segment 0, and segment 0 has a vector, too."""
+
+    def forward(self, ids, segments=None, positions=None):
+        positions = torch.arange(ids.size(1), device=ids.device) if positions is None else positions
+        x = self.token(ids) + self.position(positions)
+        if segments is not None:
+            x = x + self.segment(segments)
+        return self.dropout(self.norm(x))
+
+
+class Embeddings__positions_down_the_batch(Embeddings):
+    """Your positions number the texts of the batch, not the tokens of a text: `ids.size(1)` says how many tokens there are."""
+
+    def forward(self, ids, segments=None, positions=None):
+        segments = torch.zeros_like(ids) if segments is None else segments
+        positions = torch.arange(ids.size(0), device=ids.device)[:, None] if positions is None else positions
+        return self.dropout(self.norm(self.token(ids) + self.segment(segments) + self.position(positions)))
 
 
 class Embeddings__right__lookup_by_index(Embeddings):
@@ -276,6 +318,91 @@ def mask_tokens__probability_ignored(ids, mask_id, vocab_size, special_ids, prob
     return inputs, ids.masked_fill(~chosen, IGNORE)
 
 
+def mask_tokens__never_special_replacements(ids, mask_id, vocab_size, special_ids, probability=0.15, generator=None):
+    """Your replacements leave the special tokens out. They are drawn from the whole vocabulary, 0 … V − 1, whatever stands there."""
+    special = torch.isin(ids, torch.tensor(special_ids))
+    words = torch.tensor([i for i in range(vocab_size) if i not in set(special_ids)])
+    chosen = (torch.rand(ids.shape) < probability) & ~special
+    fate = torch.rand(ids.shape)
+    inputs = torch.where(chosen & (fate < 0.8), mask_id, ids)
+    inputs = torch.where(chosen & (fate >= 0.9), words[torch.randint(len(words), ids.shape)], inputs)
+    return inputs, ids.masked_fill(~chosen, IGNORE)
+
+
+def mask_tokens__replaced_from_the_batch(ids, mask_id, vocab_size, special_ids, probability=0.15, generator=None):
+    """You replace with words that stand elsewhere in the batch. They are drawn from the whole vocabulary, 0 … V − 1."""
+    special = torch.isin(ids, torch.tensor(special_ids))
+    chosen = (torch.rand(ids.shape) < probability) & ~special
+    fate = torch.rand(ids.shape)
+    shuffled = ids.flatten()[torch.randperm(ids.numel())].view_as(ids)
+    inputs = torch.where(chosen & (fate < 0.8), mask_id, ids)
+    inputs = torch.where(chosen & (fate >= 0.9), shuffled, inputs)
+    return inputs, ids.masked_fill(~chosen, IGNORE)
+
+
+def mask_tokens__last_word_never_drawn(ids, mask_id, vocab_size, special_ids, probability=0.15, generator=None):
+    """Your random words never include the last one: the upper end of torch.randint is left out already, so it is V, not V − 1."""
+    special = torch.isin(ids, torch.tensor(special_ids))
+    chosen = (torch.rand(ids.shape) < probability) & ~special
+    fate = torch.rand(ids.shape)
+    inputs = torch.where(chosen & (fate < 0.8), mask_id, ids)
+    inputs = torch.where(chosen & (fate >= 0.9), torch.randint(0, vocab_size - 1, ids.shape), inputs)
+    return inputs, ids.masked_fill(~chosen, IGNORE)
+
+
+def mask_tokens__fixed_number_a_text(ids, mask_id, vocab_size, special_ids, probability=0.15, generator=None):
+    """You choose the same number of tokens in every text. Each token is chosen with `probability`, independently of all others, so the number varies."""
+    special = torch.isin(ids, torch.tensor(special_ids))
+    draw = torch.rand(ids.shape).masked_fill(special, 2.0)
+    count = ((~special).sum(1, keepdim=True) * probability).round()
+    chosen = draw.argsort(1).argsort(1) < count
+    fate = torch.rand(ids.shape)
+    inputs = torch.where(chosen & (fate < 0.8), mask_id, ids)
+    inputs = torch.where(chosen & (fate >= 0.9), torch.randint(vocab_size, ids.shape), inputs)
+    return inputs, ids.masked_fill(~chosen, IGNORE)
+
+
+def mask_tokens__one_fate_a_text(ids, mask_id, vocab_size, special_ids, probability=0.15, generator=None):
+    """All chosen tokens of a text meet the same fate. Draw it for every token."""
+    special = torch.isin(ids, torch.tensor(special_ids))
+    chosen = (torch.rand(ids.shape) < probability) & ~special
+    fate = torch.rand(len(ids), 1)
+    inputs = torch.where(chosen & (fate < 0.8), mask_id, ids)
+    inputs = torch.where(chosen & (fate >= 0.9), torch.randint(vocab_size, ids.shape), inputs)
+    return inputs, ids.masked_fill(~chosen, IGNORE)
+
+
+def mask_tokens__overlapping_fates(ids, mask_id, vocab_size, special_ids, probability=0.15, generator=None):
+    """You draw once for [MASK] and once more for another word, so that some masks are overwritten. The three fates exclude each other: one draw decides among them."""
+    special = torch.isin(ids, torch.tensor(special_ids))
+    chosen = (torch.rand(ids.shape) < probability) & ~special
+    inputs = torch.where(chosen & (torch.rand(ids.shape) < 0.8), mask_id, ids)
+    inputs = torch.where(chosen & (torch.rand(ids.shape) < 0.1), torch.randint(vocab_size, ids.shape), inputs)
+    return inputs, ids.masked_fill(~chosen, IGNORE)
+
+
+def mask_tokens__seeded(ids, mask_id, vocab_size, special_ids, probability=0.15, generator=None):
+    """You seed the generator inside, so that every call hides the same places. Draw anew each time; who wants the same masks twice passes a `generator`."""
+    torch.manual_seed(0)
+    special = torch.isin(ids, torch.tensor(special_ids))
+    chosen = (torch.rand(ids.shape) < probability) & ~special
+    fate = torch.rand(ids.shape)
+    inputs = torch.where(chosen & (fate < 0.8), mask_id, ids)
+    inputs = torch.where(chosen & (fate >= 0.9), torch.randint(vocab_size, ids.shape), inputs)
+    return inputs, ids.masked_fill(~chosen, IGNORE)
+
+
+def mask_tokens__neighbours_hidden_together(ids, mask_id, vocab_size, special_ids, probability=0.15, generator=None):
+    """You hide pairs of neighbours. Each token is chosen independently of all others."""
+    special = torch.isin(ids, torch.tensor(special_ids))
+    draw = torch.rand(len(ids), (ids.size(1) + 1) // 2).repeat_interleave(2, 1)[:, : ids.size(1)]
+    chosen = (draw < probability) & ~special
+    fate = torch.rand(ids.shape)
+    inputs = torch.where(chosen & (fate < 0.8), mask_id, ids)
+    inputs = torch.where(chosen & (fate >= 0.9), torch.randint(vocab_size, ids.shape), inputs)
+    return inputs, ids.masked_fill(~chosen, IGNORE)
+
+
 def mask_tokens__right__loops(ids, mask_id, vocab_size, special_ids, probability=0.15, generator=None):
     special, inputs, labels = set(special_ids), [], []
     draws = torch.rand(ids.numel(), 2, generator=generator).tolist()
@@ -310,6 +437,16 @@ def mask_tokens__right__bernoulli_in_place(ids, mask_id, vocab_size, special_ids
     replaced = torch.bernoulli(torch.full(ids.shape, 0.5, device=ids.device)).bool() & chosen & ~masked
     inputs[replaced] = torch.randint(vocab_size, (int(replaced.sum()),), device=ids.device)
     return inputs, labels
+
+
+def mask_tokens__right__one_draw_cut_in_three(ids, mask_id, vocab_size, special_ids, probability=0.15, generator=None):
+    ordinary = ~torch.isin(ids, torch.tensor(special_ids))
+    r = torch.rand(ids.shape, generator=generator) / max(probability, 1e-12)
+    inputs = ids.clone()
+    inputs[ordinary & (r < 0.8)] = mask_id
+    change = ordinary & (r >= 0.8) & (r < 0.9)
+    inputs[change] = torch.randint(0, vocab_size, (int(change.sum()),), generator=generator)
+    return inputs, torch.where(ordinary & (r < 1), ids, IGNORE)
 
 
 # --- MLMHead -------------------------------------------------------------------------------------------------------
@@ -395,6 +532,29 @@ class MLMHead__cosine(MLMHead):
     def forward(self, hidden, table):
         hidden = self.norm(ACTIVATIONS[self.activation](self.dense(hidden)))
         return F.linear(hidden, F.normalize(table, dim=-1), self.bias)
+
+
+class MLMHead__table_detached(MLMHead):
+    """You detach the table: the scores are right, but the words never learn from them. One copy, trained from both ends."""
+
+    def forward(self, hidden, table):
+        hidden = self.norm(ACTIVATIONS[self.activation](self.dense(hidden)))
+        return F.linear(hidden, table.detach(), self.bias)
+
+
+class MLMHead__norm_first(MLMHead):
+    """You normalise the state before the dense layer. The order is dense, activation, norm."""
+
+    def forward(self, hidden, table):
+        hidden = F.layer_norm(hidden, hidden.shape[-1:])
+        return F.linear(ACTIVATIONS[self.activation](self.dense(hidden)), table, self.bias)
+
+
+class MLMHead__best_words(MLMHead):
+    """You return the best word. The loss needs the scores of all of them."""
+
+    def forward(self, hidden, table):
+        return super().forward(hidden, table).argmax(-1)
 
 
 class MLMHead__right__matmul_and_own_norm(MLMHead):
@@ -492,6 +652,27 @@ class Pooler__relu(Pooler):
         return torch.relu(self.dense(hidden[:, 0]))
 
 
+class Pooler__first_text(Pooler):
+    """You take the first text of the batch, `hidden[0]`. The first axis is the batch: the first *token* is hidden[:, 0]."""
+
+    def forward(self, hidden):
+        return torch.tanh(self.dense(hidden[0]))
+
+
+class Pooler__second_token(Pooler):
+    """You read the second token. [CLS] is the first, and counting starts at 0."""
+
+    def forward(self, hidden):
+        return torch.tanh(self.dense(hidden[:, min(1, hidden.size(1) - 1)]))
+
+
+class Pooler__axis_kept(Pooler):
+    """You kept the axis of tokens, (B, 1, D). One vector a text is (B, D): index with 0, not with :1."""
+
+    def forward(self, hidden):
+        return torch.tanh(self.dense(hidden[:, :1]))
+
+
 class Pooler__right__select(Pooler):
     def forward(self, hidden):
         return self.dense(hidden.select(1, 0)).tanh()
@@ -506,3 +687,197 @@ class Pooler__right__matrix_by_hand(Pooler):
 class Pooler__right__all_then_first(Pooler):
     def forward(self, hidden):
         return torch.tanh(F.linear(hidden, self.dense.weight, self.dense.bias))[:, 0]
+
+
+# --- make_nsp_pairs ------------------------------------------------------------------------------------------------
+
+
+def make_nsp_pairs__labels_turned_around(documents, generator=None):
+    """Your labels are the wrong way round: 0 says that the second sentence follows, 1 that it does not."""
+    pairs = []
+    for number, sentences in enumerate(documents):
+        for first, second in pairwise(sentences):
+            label = int(torch.randint(2, (), generator=generator))
+            if label:
+                step = 1 + int(torch.randint(len(documents) - 1, (), generator=generator))
+                other = documents[(number + step) % len(documents)]
+                second = other[int(torch.randint(len(other), (), generator=generator))]
+            pairs.append((first, second, 1 - label))
+    return pairs
+
+
+def make_nsp_pairs__from_its_own_document(documents, generator=None):
+    """Your random sentence comes from the same document. It may even be the true next one: draw from another document."""
+    pairs = []
+    for sentences in documents:
+        for first, second in pairwise(sentences):
+            label = int(torch.randint(2, (), generator=generator))
+            if label:
+                second = sentences[int(torch.randint(len(sentences), (), generator=generator))]
+            pairs.append((first, second, label))
+    return pairs
+
+
+def make_nsp_pairs__from_any_document(documents, generator=None):
+    """You draw among all documents, so that now and then it is the sentence's own, and the label lies. Leave its own out."""
+    pairs = []
+    for sentences in documents:
+        for first, second in pairwise(sentences):
+            label = int(torch.randint(2, (), generator=generator))
+            if label:
+                other = documents[int(torch.randint(len(documents), (), generator=generator))]
+                second = other[int(torch.randint(len(other), (), generator=generator))]
+            pairs.append((first, second, label))
+    return pairs
+
+
+def make_nsp_pairs__every_sentence_once(documents, generator=None):
+    """You cut a text into couples, 1–2, 3–4, … Every two neighbours make a pair: 1–2, 2–3, 3–4, …"""
+    pairs = []
+    for number, sentences in enumerate(documents):
+        for first, second in zip(sentences[::2], sentences[1::2], strict=False):
+            label = int(torch.randint(2, (), generator=generator))
+            if label:
+                step = 1 + int(torch.randint(len(documents) - 1, (), generator=generator))
+                other = documents[(number + step) % len(documents)]
+                second = other[int(torch.randint(len(other), (), generator=generator))]
+            pairs.append((first, second, label))
+    return pairs
+
+
+def make_nsp_pairs__always_the_next(documents, generator=None):
+    """All of your pairs follow each other. A model that always says yes would be perfect: half of the pairs need a foreign second sentence."""
+    return [(first, second, 0) for sentences in documents for first, second in pairwise(sentences)]
+
+
+def make_nsp_pairs__by_turns(documents, generator=None):
+    """Your labels take turns, 0, 1, 0, 1, … and are the same in every call. Throw a coin for every pair."""
+    pairs = []
+    for number, sentences in enumerate(documents):
+        for first, second in pairwise(sentences):
+            label = len(pairs) % 2
+            if label:
+                step = 1 + int(torch.randint(len(documents) - 1, (), generator=generator))
+                other = documents[(number + step) % len(documents)]
+                second = other[int(torch.randint(len(other), (), generator=generator))]
+            pairs.append((first, second, label))
+    return pairs
+
+
+def make_nsp_pairs__across_the_border(documents, generator=None):
+    """You join all texts and pair neighbours across their borders: the last sentence of one text is not followed by the first of the next."""
+    flat = [(number, sentence) for number, sentences in enumerate(documents) for sentence in sentences]
+    pairs = []
+    for (number, first), (_, second) in pairwise(flat):
+        label = int(torch.randint(2, (), generator=generator))
+        if label:
+            step = 1 + int(torch.randint(len(documents) - 1, (), generator=generator))
+            other = documents[(number + step) % len(documents)]
+            second = other[int(torch.randint(len(other), (), generator=generator))]
+        pairs.append((first, second, label))
+    return pairs
+
+
+def make_nsp_pairs__one_coin_a_document(documents, generator=None):
+    """You throw one coin for a whole document, so that all of its pairs have the same label. Throw it for every pair."""
+    pairs = []
+    for number, sentences in enumerate(documents):
+        label = int(torch.randint(2, (), generator=generator))
+        for first, second in pairwise(sentences):
+            if label:
+                step = 1 + int(torch.randint(len(documents) - 1, (), generator=generator))
+                other = documents[(number + step) % len(documents)]
+                second = other[int(torch.randint(len(other), (), generator=generator))]
+            pairs.append((first, second, label))
+    return pairs
+
+
+def make_nsp_pairs__first_replaced(documents, generator=None):
+    """You replace the first sentence of a pair. The first stays; the second is what may come from elsewhere."""
+    pairs = []
+    for number, sentences in enumerate(documents):
+        for first, second in pairwise(sentences):
+            label = int(torch.randint(2, (), generator=generator))
+            if label:
+                step = 1 + int(torch.randint(len(documents) - 1, (), generator=generator))
+                other = documents[(number + step) % len(documents)]
+                first = other[int(torch.randint(len(other), (), generator=generator))]
+            pairs.append((first, second, label))
+    return pairs
+
+
+def make_nsp_pairs__always_the_neighbouring_document(documents, generator=None):
+    """Your foreign sentences all come from the next document in the list. Any other document may be drawn."""
+    pairs = []
+    for number, sentences in enumerate(documents):
+        for first, second in pairwise(sentences):
+            label = int(torch.randint(2, (), generator=generator))
+            if label:
+                other = documents[(number + 1) % len(documents)]
+                second = other[int(torch.randint(len(other), (), generator=generator))]
+            pairs.append((first, second, label))
+    return pairs
+
+
+def make_nsp_pairs__first_sentence_of_the_other(documents, generator=None):
+    """You always take the first sentence of the other document. A model would learn to know beginnings: any sentence may come."""
+    pairs = []
+    for number, sentences in enumerate(documents):
+        for first, second in pairwise(sentences):
+            label = int(torch.randint(2, (), generator=generator))
+            if label:
+                step = 1 + int(torch.randint(len(documents) - 1, (), generator=generator))
+                second = documents[(number + step) % len(documents)][0]
+            pairs.append((first, second, label))
+    return pairs
+
+
+def make_nsp_pairs__both_kinds_for_each(documents, generator=None):
+    """You make two pairs of each place, a true and a false one. There is one pair for every two neighbours, and a coin decides its kind."""
+    pairs = []
+    for number, sentences in enumerate(documents):
+        for first, second in pairwise(sentences):
+            step = 1 + int(torch.randint(len(documents) - 1, (), generator=generator))
+            other = documents[(number + step) % len(documents)]
+            pairs.append((first, second, 0))
+            pairs.append((first, other[int(torch.randint(len(other), (), generator=generator))], 1))
+    return pairs
+
+
+def make_nsp_pairs__right__python_random(documents, generator=None):
+    import random
+
+    pairs = []
+    for sentences in documents:
+        others = [other for other in documents if other is not sentences]
+        for i in range(len(sentences) - 1):
+            if random.random() < 0.5:
+                pairs.append((sentences[i], sentences[i + 1], 0))
+            else:
+                pairs.append((sentences[i], random.choice(random.choice(others)), 1))
+    return pairs
+
+
+def make_nsp_pairs__right__pool_of_foreign_sentences(documents, generator=None):
+    pairs = []
+    for number, sentences in enumerate(documents):
+        pool = [s for n, other in enumerate(documents) for s in other if n != number]
+        foreign = torch.rand(len(sentences), generator=generator) < 0.5
+        places = torch.randint(len(pool), (len(sentences),), generator=generator).tolist()
+        for i, (first, second) in enumerate(zip(sentences[:-1], sentences[1:], strict=True)):
+            pairs.append([first, pool[places[i]], 1] if foreign[i] else [first, second, 0])
+    return pairs
+
+
+def make_nsp_pairs__right__drawn_until_foreign(documents, generator=None):
+    def stranger(own):
+        while True:
+            number = int(np.random.randint(len(documents)))
+            if number != own:
+                return documents[number][int(np.random.randint(len(documents[number])))]
+
+    return [
+        (first, stranger(own), 1) if np.random.rand() >= 0.5 else (first, second, 0)
+        for own, sentences in enumerate(documents)
+        for first, second in pairwise(sentences)
+    ]
