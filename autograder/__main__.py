@@ -116,7 +116,7 @@ def parser() -> argparse.ArgumentParser:
         "prove the tests: every known mistake caught and named, every right answer accepted",
     )
     sub.add_argument("assignments", nargs="*", metavar="ASSIGNMENT", help="which assignments (default: all)")
-    sub.add_argument("--write", type=Path, metavar="FILE", help="write the table as Markdown")
+    sub.add_argument("--write", type=Path, metavar="FILE", help="also write the whole table as a page")
     sub.add_argument("--workers", type=int, metavar="N", help="processes (default: the cores)")
 
     sub = command(
@@ -234,17 +234,18 @@ def feedback(args: argparse.Namespace) -> int:
 
 def matrix(args: argparse.Namespace) -> int:
     start_zygote()
-    from autograder.accuracy import as_markdown, measure
+    from autograder.accuracy import as_page, measure
 
-    names = args.assignments or sorted(p.stem for p in (args.course / "assignments").glob("[0-9][0-9]_*.md"))
-    rows = [row for name in names for row in measure(args.course, name, args.workers or os.cpu_count() or 1)]
-    text = as_markdown(rows)
+    rows = []
+    for name in args.assignments or sorted(p.stem for p in (args.course / "assignments").glob("[0-9][0-9]_*.md")):
+        found = measure(args.course, name, args.workers or os.cpu_count() or 1)
+        bad = [row for row in found if not row.good]
+        print(f"{name}: {len(found)} versions, {len(bad)} not as they should be", flush=True)
+        print(*(f"  {textwrap.shorten(row.problem, 200)}\n" for row in bad), sep="", end="")
+        rows += found
     if args.write:
-        args.write.write_text(text, encoding="utf-8")
-    bad = [row for row in rows if not row.good]
-    print(text if not args.write else "", *(textwrap.shorten(row.problem, 200) for row in bad), sep="\n")
-    print(f"{len(rows)} versions, {len(bad)} not as they should be")
-    return 1 if bad else 0
+        args.write.write_text(as_page(rows), encoding="utf-8")
+    return 0 if all(row.good for row in rows) else 1
 
 
 def assemble(args: argparse.Namespace) -> int:

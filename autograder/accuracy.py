@@ -10,6 +10,7 @@ import nbformat
 
 from autograder.assignment import Assignment
 from autograder.build import defined_names, solution_notebook
+from autograder.feedback import pages
 from autograder.grade import in_processes
 from autograder.misconceptions import Version, answered, read_versions
 from autograder.score import Task, Verdict, grade_submission
@@ -92,13 +93,9 @@ def _without_experiments(notebook: nbformat.NotebookNode, pieces: Mapping[str, s
     return notebook
 
 
-def as_markdown(rows: list[Row]) -> str:
-    lines = ["| assignment | piece | version | tests failed | verdict |", "|---|---|---|---|---|"]
+def as_page(rows: list[Row]) -> str:
+    """The matrix as a page: a table for each assignment, a row for each version."""
+    groups: dict[str, list[Row]] = {}
     for row in rows:
-        failed = sum(not test.passed for test in row.verdict.tests)
-        kind = "accepted" if row.version.right else "caught and named"
-        name = ("right: " if row.version.right else "") + row.version.name.replace("_", " ")
-        verdict = kind if row.good else f"**{row.problem}**".replace("|", "/").replace("\n", " ")
-        total = len(row.verdict.tests)
-        lines.append(f"| {row.assignment} | `{row.version.piece}` | {name} | {failed}/{total} | {verdict} |")
-    return "\n".join(lines) + "\n"
+        groups.setdefault(row.assignment, []).append(row)
+    return pages.get_template("matrix.html").render(groups=groups, rows=rows)

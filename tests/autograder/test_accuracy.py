@@ -34,6 +34,22 @@ def test_the_solution_gets_everything_and_the_exercise_nothing(name: str, course
     assert (empty.state, empty.score) == ("graded", 0), empty.as_json()
 
 
+def test_the_matrix_page_shows_what_is_not_as_it_should_be():
+    from autograder.accuracy import Row, as_page
+    from autograder.misconceptions import Version
+    from autograder.verdict import TestResult, Verdict
+
+    def row(right: bool, passed: bool) -> Row:
+        version = Version("f", f"{right}_{passed}", right, "You f wrongly.", print, "")
+        test = TestResult("t", 1.0, float(passed), passed, False, "", "You f wrongly.", "It holds", "")
+        return Row("01_x", version, Verdict("", "01_x", "graded", (test,)))
+
+    page = as_page([row(False, False), row(False, True), row(True, True), row(True, False)])
+    assert page.count("caught and named<") == 1 and page.count("accepted<") == 1
+    assert "f__False_True: wrong, but got full marks" in page and "f__True_False: right, but rejected" in page
+    assert "<strong>1 of 2</strong> mistakes" in page
+
+
 def test_one_mistake_is_named_once_and_not_taken_for_another_in_what_builds_on_it():
     from autograder.assignment import Assignment
     from autograder.build import solution_notebook
