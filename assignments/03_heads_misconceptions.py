@@ -311,6 +311,87 @@ class MultiHeadAttention__one_wide_head(MultiHeadAttention):
         return self.out_proj(merge_heads(heads))
 
 
+class MultiHeadAttention__dropout_the_wrong_way_round(MultiHeadAttention):
+    """Your dropout acts when the model is used and rests while it is trained: the two sides of `if self.training` have changed places."""
+
+    def forward(self, x, mask=None, memory=None, bias=None):
+        memory = x if memory is None else memory
+        pairs = ((self.q_proj, x), (self.k_proj, memory), (self.v_proj, memory))
+        q, k, v = (split_heads(layer(y), self.n_heads) for layer, y in pairs)
+        heads = attend(q, k, v, mask, bias, 0.0 if self.training else self.dropout)
+        return self.out_proj(merge_heads(heads))
+
+
+class MultiHeadAttention__dropout_on_the_output(MultiHeadAttention):
+    """You drop features of the output. Here dropout acts on the attention weights, so that a whole token goes unread: give the rate to attend."""
+
+    def forward(self, x, mask=None, memory=None, bias=None):
+        memory = x if memory is None else memory
+        pairs = ((self.q_proj, x), (self.k_proj, memory), (self.v_proj, memory))
+        q, k, v = (split_heads(layer(y), self.n_heads) for layer, y in pairs)
+        heads = attend(q, k, v, mask, bias)
+        return F.dropout(self.out_proj(merge_heads(heads)), self.dropout, self.training)
+
+
+class MultiHeadAttention__dropout_on_the_heads(MultiHeadAttention):
+    """You drop features of what the heads have read. Here dropout acts on the attention weights, so that a whole token goes unread: give the rate to attend."""
+
+    def forward(self, x, mask=None, memory=None, bias=None):
+        memory = x if memory is None else memory
+        pairs = ((self.q_proj, x), (self.k_proj, memory), (self.v_proj, memory))
+        q, k, v = (split_heads(layer(y), self.n_heads) for layer, y in pairs)
+        heads = F.dropout(attend(q, k, v, mask, bias), self.dropout, self.training)
+        return self.out_proj(merge_heads(heads))
+
+
+class MultiHeadAttention__residual_inside(MultiHeadAttention):
+    """You add x to the result. The residual connection belongs to the layer around this piece (assignment 05); added here, it would come twice."""
+
+    def forward(self, x, mask=None, memory=None, bias=None):
+        memory = x if memory is None else memory
+        pairs = ((self.q_proj, x), (self.k_proj, memory), (self.v_proj, memory))
+        q, k, v = (split_heads(layer(y), self.n_heads) for layer, y in pairs)
+        heads = attend(q, k, v, mask, bias, self.dropout if self.training else 0.0)
+        return x + self.out_proj(merge_heads(heads))
+
+
+class MultiHeadAttention__mask_lost_beside_the_bias(MultiHeadAttention):
+    """Your mask works alone and your bias works alone, but with both only the bias acts. Give attend both."""
+
+    def forward(self, x, mask=None, memory=None, bias=None):
+        memory = x if memory is None else memory
+        pairs = ((self.q_proj, x), (self.k_proj, memory), (self.v_proj, memory))
+        q, k, v = (split_heads(layer(y), self.n_heads) for layer, y in pairs)
+        mask = mask if bias is None else None
+        heads = attend(q, k, v, mask, bias, self.dropout if self.training else 0.0)
+        return self.out_proj(merge_heads(heads))
+
+
+class MultiHeadAttention__scaled_twice(MultiHeadAttention):
+    """You divide by √K, and attend does so once more: the weights come out too even."""
+
+    def forward(self, x, mask=None, memory=None, bias=None):
+        memory = x if memory is None else memory
+        pairs = ((self.q_proj, x), (self.k_proj, memory), (self.v_proj, memory))
+        q, k, v = (split_heads(layer(y), self.n_heads) for layer, y in pairs)
+        heads = attend(q / q.size(-1) ** 0.5, k, v, mask, bias, self.dropout if self.training else 0.0)
+        return self.out_proj(merge_heads(heads))
+
+
+class MultiHeadAttention__nan_when_nothing_is_left(MultiHeadAttention):
+    """A query that may read nothing gets nan from you: a softmax over only −∞ is 0/0. attend gives zeros there."""
+
+    def forward(self, x, mask=None, memory=None, bias=None):
+        memory = x if memory is None else memory
+        pairs = ((self.q_proj, x), (self.k_proj, memory), (self.v_proj, memory))
+        q, k, v = (split_heads(layer(y), self.n_heads) for layer, y in pairs)
+        scores = q @ k.mT / q.size(-1) ** 0.5
+        scores = scores if bias is None else scores + bias
+        scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+        weights = F.dropout(scores.softmax(-1), self.dropout, self.training)
+        return self.out_proj(merge_heads(weights @ v))
+
+
 class MultiHeadAttention__right__chunks(MultiHeadAttention):
     def forward(self, x, mask=None, memory=None, bias=None):
         memory = x if memory is None else memory
@@ -334,7 +415,7 @@ class MultiHeadAttention__right__head_by_head(MultiHeadAttention):
             if mask is not None:
                 allowed = mask.expand(*mask.shape[:-3], self.n_heads, *mask.shape[-2:])[..., h, :, :]
                 scores = scores.masked_fill(~allowed, -torch.inf)
-            weights = F.dropout(scores.softmax(-1), self.dropout, self.training)
+            weights = F.dropout(scores.softmax(-1).nan_to_num(), self.dropout, self.training)
             total = total + weights @ v[..., part] @ self.out_proj.weight[:, part].T
         return total
 
@@ -349,7 +430,7 @@ class MultiHeadAttention__right__einsum(MultiHeadAttention):
         scores = torch.einsum("bthk,bshk->bhts", q, k) / math.sqrt(q.size(-1))
         scores = scores if bias is None else scores + bias
         scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
-        weights = F.dropout(scores.softmax(-1), self.dropout, self.training)
+        weights = F.dropout(scores.softmax(-1).nan_to_num(), self.dropout, self.training)
         return self.out_proj(torch.einsum("bhts,bshk->bthk", weights, v).flatten(2))
 
 
@@ -505,6 +586,22 @@ def diversity_penalty__not_squared(weights):
     return ((cosines.sum((1, 2)) - cosines.diagonal(dim1=1, dim2=2).sum(1)) / max(1, n * (n - 1))).mean()
 
 
+def diversity_penalty__mean_before_the_square(weights):
+    """You average the cosines and square the average. Square each cosine first, then average."""
+    n = weights.size(1)
+    flat = F.normalize(weights.flatten(2), dim=-1)
+    cosines = flat @ flat.transpose(1, 2)
+    return ((cosines.sum((1, 2)) - n) / max(1, n * (n - 1))).square().mean()
+
+
+def diversity_penalty__half(weights):
+    """You take each pair of heads once but divide by H·(H − 1), which counts each pair twice: your penalty is half as large as it should be."""
+    n = weights.size(1)
+    flat = F.normalize(weights.flatten(2), dim=-1)
+    cosines = flat @ flat.transpose(1, 2)
+    return cosines.square().triu(1).sum((1, 2)).mean() / max(1, n * (n - 1))
+
+
 def diversity_penalty__lengths_kept(weights):
     """You multiply the attention matrices without scaling them to length 1: two sharp heads then cost more than two flat ones. A cosine divides by both lengths."""
     flat = weights.flatten(2)
@@ -654,6 +751,12 @@ def effective_heads__nan_when_silent(contributions):
     return energy.sum().square() / energy.square().sum()
 
 
+def effective_heads__denominator_raised(contributions):
+    """You add a number to the denominator that outweighs small energies: the same heads, a hundred times fainter, count as fewer. Keep the denominator away from 0 with a clamp far below any energy."""
+    energy = contributions.square().sum((0, 2, 3))
+    return energy.sum().square() / (energy.square().sum() + 1e-3)
+
+
 def effective_heads__top_not_squared(contributions):
     """You forget to square the sum on top, so your number changes when all contributions are scaled alike."""
     energy = contributions.square().sum((0, 2, 3))
@@ -715,7 +818,7 @@ def train_heads__penalty_rewarded(scores, target, strength, steps=100, rate=20.0
 
 
 def train_heads__strength_ignored(scores, target, strength, steps=100, rate=20.0):
-    """Your loss never contains the penalty: the heads come out the same whatever the strength."""
+    """The penalty makes no difference to you: the heads come out the same whatever the strength. It is missing from the loss, or it sees one head at a time: it wants (B, H, T, S), here a batch of one, weights[None]."""
     scores = scores.detach().clone()
     for _ in range(steps):
         scores.requires_grad_()
@@ -818,6 +921,32 @@ def train_heads__number_of_keys_forgotten(scores, target, strength, steps=100, r
     return scores
 
 
+def train_heads__multiplied_by_queries(scores, target, strength, steps=100, rate=20.0):
+    """You multiply the task loss by the number of queries T. It is the number of keys S, the last axis."""
+    scores = scores.detach().clone()
+    for _ in range(steps):
+        scores.requires_grad_()
+        weights = scores.softmax(-1)
+        task = (weights.mean(0) - target).square().mean() * target.size(0)
+        loss = task + strength * diversity_penalty(weights[None])
+        (gradient,) = torch.autograd.grad(loss, scores)
+        scores = (scores - rate * gradient).detach()
+    return scores
+
+
+def train_heads__softmax_of_the_mean(scores, target, strength, steps=100, rate=20.0):
+    """You average the scores of the heads and take one softmax. Each head has a softmax of its own; the average of their weights is compared."""
+    scores = scores.detach().clone()
+    for _ in range(steps):
+        scores.requires_grad_()
+        weights = scores.softmax(-1)
+        task = (scores.mean(0).softmax(-1) - target).square().mean() * target.size(-1)
+        loss = task + strength * diversity_penalty(weights[None])
+        (gradient,) = torch.autograd.grad(loss, scores)
+        scores = (scores - rate * gradient).detach()
+    return scores
+
+
 def train_heads__one_step_more(scores, target, strength, steps=100, rate=20.0):
     """You take one step more than asked: with steps=0 the weights must stay as they were made."""
     scores = scores.detach().clone()
@@ -842,6 +971,19 @@ def train_heads__weights_returned(scores, target, strength, steps=100, rate=20.0
         (gradient,) = torch.autograd.grad(loss, scores)
         scores = (scores - rate * gradient).detach()
     return scores.softmax(-1)
+
+
+def train_heads__still_in_the_graph(scores, target, strength, steps=100, rate=20.0):
+    """Your scores are right but still want gradients: whoever computes with them drags the training along. Return them detached."""
+    scores = scores.detach().clone().requires_grad_()
+    optimiser = torch.optim.SGD([scores], lr=rate)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        weights = scores.softmax(-1)
+        task = (weights.mean(0) - target).square().mean() * target.size(-1)
+        (task + strength * diversity_penalty(weights[None])).backward()
+        optimiser.step()
+    return scores
 
 
 def train_heads__gradients_pile_up(scores, target, strength, steps=100, rate=20.0):
