@@ -16,24 +16,30 @@ from pathlib import Path
 
 from docutils.nodes import make_id
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from autograder.grade import Receipt, write_atomically
 from autograder.verdict import TestResult, Verdict
 
+SAID_ELSEWHERE = re.compile(r"^This comes from `\w+`: ")
 NOT_TAUGHT_HERE = {"summary", "further reading", "exercise", "the exercise", "your turn"}
 pages = Environment(
     loader=PackageLoader("autograder"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
+pages.filters["with_code"] = lambda text: Markup(re.sub(r"`([^`\n]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def as_text(verdict: Verdict) -> str:
     """A verdict for the terminal: what holds, what does not, and what a tutor would say."""
     lines = [f"{verdict.assignment}: {verdict.score:g} of {verdict.max_score:g} points", ""]
+    shown_before = said_before(verdict)
     for test in verdict.tests:
         hidden = " (hidden)" if test.hidden else ""
         lines.append(f"  {'✓' if test.passed else '✗'} {test.score:g}/{test.points:g}  {test.sentence}{hidden}")
         if not test.passed:
-            for text, mark in ((test.message, ""), (test.diagnosis, "→ ")):
+            earlier = shown_before.get(test.name)
+            tutor = f"The same mistake as in: {earlier.sentence}." if earlier else test.diagnosis
+            for text, mark in ((test.message, ""), (tutor, "→ ")):
                 for line in text.splitlines():
                     lines += textwrap.wrap(mark + line, 100, initial_indent=" " * 9, subsequent_indent=" " * 9)
     lines.append("")
@@ -41,6 +47,18 @@ def as_text(verdict: Verdict) -> str:
         lines += textwrap.wrap(f"{verdict.for_learner} {' '.join(verdict.notes)}", 108)
     lines.append(next_step(verdict))
     return "\n".join(lines)
+
+
+def said_before(verdict: Verdict) -> dict[str, TestResult]:
+    """For each failed test whose mistake an earlier one has shown: that earlier test. Nobody reads a sentence twice."""
+    first: dict[str, TestResult] = {}
+    before = {}
+    for test in verdict.tests:
+        if mistake := SAID_ELSEWHERE.sub("", test.diagnosis):
+            if mistake in first:
+                before[test.name] = first[mistake]
+            first.setdefault(mistake, test)
+    return before
 
 
 def next_step(verdict: Verdict) -> str:
@@ -128,12 +146,14 @@ class Item:
     """One test on the page."""
 
     test: TestResult
+    earlier: TestResult | None  # the test that has already shown the same mistake
     section: Section | None
 
 
 def as_page(verdict: Verdict, chapter: Chapter, book: str) -> str:
     """`book` is the address of the book's pages; empty when there is none to link to."""
-    shown = [Item(test, None if test.passed else chapter.read_next(test)) for test in verdict.tests]
+    before = said_before(verdict)
+    shown = [Item(t, before.get(t.name), None if t.passed else chapter.read_next(t)) for t in verdict.tests]
     why = verdict.tests[0].message if verdict.state == "unreadable" and verdict.tests else ""
     url = f"{book}/{chapter.name}.html" if book and chapter.sections else ""
     return pages.get_template("feedback.html").render(

@@ -5,7 +5,6 @@ Points come from the gradebook (hand-given ones and late penalties included), ev
 
 import ast
 import json
-import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,13 +12,12 @@ from markupsafe import Markup
 from nbgrader.api import Gradebook
 
 from autograder.assignment import Assignment
-from autograder.feedback import pages
+from autograder.feedback import SAID_ELSEWHERE, pages
 from autograder.grade import Receipt, write_atomically
 from autograder.lateness import DAY
 from autograder.lms import Grade, grades
 from autograder.verdict import Verdict
 
-SAID_ELSEWHERE = re.compile(r"^This comes from `\w+`: ")
 MAX_MESSAGE = 400
 NOTHING = "nothing handed in"
 

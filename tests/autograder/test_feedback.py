@@ -1,6 +1,7 @@
 """The page a learner gets: what holds, what does not, why, what to read; nothing of a hidden test."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from attacks import ATTACKS
 from tiny import NAME, answer, write_course
 
 from autograder.assignment import Assignment
-from autograder.feedback import Chapter, as_page
+from autograder.feedback import Chapter, as_page, as_text
 from autograder.verdict import TestResult, Verdict, grader_failed
 
 ROOT = Path(__file__).parents[2]
@@ -38,6 +39,19 @@ def test_no_page_shows_anything_of_a_hidden_test(grade, assignment):
         page = as_page(grade(notebook), Chapter(ROOT, NAME), "")
         assert "secret message" not in page and not any(line in page for line in lines)
         assert "(2, 5)" not in page and "[2, 5]" not in page, "the shape of a hidden input is part of it"
+
+
+def test_one_mistake_is_explained_once_and_code_looks_like_code():
+    said = "This comes from `double`: You square <b>."
+    tests = [failed("First", "You square <b>."), failed("Second", said), failed("Third", "Another.")]
+    tests = tuple(replace(test, name=test.sentence) for test in tests)
+    verdict = Verdict("ada", NAME, "graded", tests)
+    page, text = as_page(verdict, Chapter(ROOT, NAME), ""), as_text(verdict)
+    assert page.count("You square &lt;b&gt;.") == 1 and text.count("You square <b>.") == 1
+    assert page.count("The same mistake as in: First.") == text.count("The same mistake as in: First.") == 1
+    assert "Another." in page
+    alone = as_page(replace(verdict, tests=tests[1:2]), Chapter(ROOT, NAME), "")
+    assert "This comes from <code>double</code>: You square &lt;b&gt;." in alone
 
 
 def test_the_graders_own_fault_is_not_explained_with_its_traceback(grade, assignment):
