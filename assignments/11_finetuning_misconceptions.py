@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import torch
+from torch.nn import functional as F
 
 from encoder.finetuning import precision_recall_f1
 from encoder.pretraining import IGNORE
@@ -73,6 +74,33 @@ def align_labels__next_word(word_ids, labels):
     """Each word carries the label of the word after it: your index is off by one."""
     before, shifted = [None, *word_ids], [*labels[1:], IGNORE]
     return [IGNORE if w is None or w == p else shifted[w] for p, w in zip(before, word_ids, strict=False)]
+
+
+def align_labels__looks_around_the_end(word_ids, labels):
+    """At the first piece you look back to index −1, which is the last piece. When both belong to the same word it loses its label: the first piece has nothing before it."""
+    return [IGNORE if word is None or word == word_ids[i - 1] else labels[word] for i, word in enumerate(word_ids)]
+
+
+def align_labels__only_single_pieces(word_ids, labels):
+    """Words of several pieces get no label at all. Their first piece carries it."""
+    words = list(word_ids)
+    return [IGNORE if w is None or words.count(w) > 1 else labels[w] for w in words]
+
+
+def align_labels__first_always_skipped(word_ids, labels):
+    """You take the first place for [CLS] and the last for [SEP] whatever stands there. `word_ids` says which places have no word."""
+    out = [IGNORE if w is None or w == p else labels[w] for p, w in zip([None, *word_ids], word_ids, strict=False)]
+    if out:
+        out[0] = out[-1] = IGNORE
+    return out
+
+
+def align_labels__labels_by_place(word_ids, labels):
+    """You index the labels by the place of the piece, not by the number of its word."""
+    return [
+        IGNORE if w is None or w == p else labels[min(i, len(labels) - 1)]
+        for i, (p, w) in enumerate(zip([None, *word_ids], word_ids, strict=False))
+    ]
 
 
 def align_labels__right__loop(word_ids, labels):
@@ -228,6 +256,47 @@ def best_span__row_and_column_swapped(start, end, allowed=None, max_length=30):
     return best % T, best // T
 
 
+def best_span__probabilities_added(start, end, allowed=None, max_length=30):
+    """You turn the scores into probabilities and add those. Scores are logarithms: adding them multiplies the probabilities, adding probabilities does not."""
+    scores = start.softmax(1)[:, :, None] + end.softmax(1)[:, None, :]
+    place = torch.arange(end.size(1))
+    valid = (place >= place[:, None]) & (place < place[:, None] + max_length)
+    if allowed is not None:
+        valid = valid & allowed[:, :, None] & allowed[:, None, :]
+    best = scores.masked_fill(~valid, -torch.inf).flatten(1).argmax(1)
+    return best // end.size(1), best % end.size(1)
+
+
+def best_span__whole_span_allowed(start, end, allowed=None, max_length=30):
+    """You ask that every token between the two is allowed. Only the two ends have to be."""
+    scores = start[:, :, None] + end[:, None, :]
+    place = torch.arange(end.size(1))
+    valid = (place >= place[:, None]) & (place < place[:, None] + max_length)
+    if allowed is not None:
+        n = F.pad((~allowed).cumsum(1), (1, 0))
+        valid = valid & (n[:, None, 1:] - n[:, :-1, None] == 0)
+    best = scores.masked_fill(~valid, -torch.inf).flatten(1).argmax(1)
+    return best // end.size(1), best % end.size(1)
+
+
+def best_span__end_first(start, end, allowed=None, max_length=30):
+    """You fix the best end and then look for a start. A slightly worse end with a much better start may win: compare all pairs."""
+    if allowed is not None:
+        start, end = start.masked_fill(~allowed, -torch.inf), end.masked_fill(~allowed, -torch.inf)
+    ends = end.argmax(1)
+    place = torch.arange(start.size(1))
+    near = (place <= ends[:, None]) & (place > ends[:, None] - max_length)
+    return start.masked_fill(~near, -torch.inf).argmax(1), ends
+
+
+def best_span__swapped_when_wrong(start, end, allowed=None, max_length=30):
+    """When the answer ends before it starts you change the two over. That is another answer, made of scores that were not given for it: choose among the valid pairs."""
+    if allowed is not None:
+        start, end = start.masked_fill(~allowed, -torch.inf), end.masked_fill(~allowed, -torch.inf)
+    a, b = start.argmax(1), end.argmax(1)
+    return torch.minimum(a, b), torch.maximum(a, b)
+
+
 def best_span__right__loops(start, end, allowed=None, max_length=30):
     starts, ends = [], []
     for b in range(start.size(0)):
@@ -259,6 +328,110 @@ def best_span__right__best_end_for_each_start(start, end, allowed=None, max_leng
     value, where = end[:, None, :].expand(-1, T, -1).masked_fill(outside.bool(), -torch.inf).max(-1)
     starts = (start + value).argmax(1)
     return starts, where.gather(1, starts[:, None])[:, 0]
+
+
+# --- span_loss -----------------------------------------------------------------------------------------------------
+
+
+def span_loss__summed(start, end, starts, ends, allowed=None):
+    """You add the two cross-entropies. Asked for is their mean, half of that."""
+    if allowed is not None:
+        start, end = (scores.masked_fill(~allowed, -torch.inf) for scores in (start, end))
+    return F.cross_entropy(start, starts) + F.cross_entropy(end, ends)
+
+
+def span_loss__allowed_ignored(start, end, starts, ends, allowed=None):
+    """`allowed` has no effect: tokens that can never be chosen take their share of the probability. Give them −∞ before the cross-entropy."""
+    return (F.cross_entropy(start, starts) + F.cross_entropy(end, ends)) / 2
+
+
+def span_loss__allowed_inverted(start, end, starts, ends, allowed=None):
+    """You forbid the allowed tokens, the true answer among them: its probability is 0 and the loss infinite. True means allowed."""
+    if allowed is not None:
+        start, end = (scores.masked_fill(allowed, -torch.inf) for scores in (start, end))
+    return (F.cross_entropy(start, starts) + F.cross_entropy(end, ends)) / 2
+
+
+def span_loss__forbidden_with_zero(start, end, starts, ends, allowed=None):
+    """Forbidden tokens get the score 0, and e⁰ = 1 is a share like any other. Give them −∞."""
+    if allowed is not None:
+        start, end = (scores.masked_fill(~allowed, 0.0) for scores in (start, end))
+    return (F.cross_entropy(start, starts) + F.cross_entropy(end, ends)) / 2
+
+
+def span_loss__start_only(start, end, starts, ends, allowed=None):
+    """Only the start is learnt: the cross-entropy of the end is missing."""
+    if allowed is not None:
+        start = start.masked_fill(~allowed, -torch.inf)
+    return F.cross_entropy(start, starts)
+
+
+def span_loss__both_against_the_start(start, end, starts, ends, allowed=None):
+    """You compare the scores of the end with the true start. The end has a place of its own, `ends`."""
+    if allowed is not None:
+        start, end = (scores.masked_fill(~allowed, -torch.inf) for scores in (start, end))
+    return (F.cross_entropy(start, starts) + F.cross_entropy(end, starts)) / 2
+
+
+def span_loss__only_the_start_masked(start, end, starts, ends, allowed=None):
+    """You forbid tokens for the start but not for the end. Both choices are made among the allowed ones."""
+    if allowed is not None:
+        start = start.masked_fill(~allowed, -torch.inf)
+    return (F.cross_entropy(start, starts) + F.cross_entropy(end, ends)) / 2
+
+
+def span_loss__softmax_before_cross_entropy(start, end, starts, ends, allowed=None):
+    """You apply a softmax before the cross-entropy, which has one inside. It takes scores as they are."""
+    if allowed is not None:
+        start, end = (scores.masked_fill(~allowed, -torch.inf) for scores in (start, end))
+    return (F.cross_entropy(start.softmax(1), starts) + F.cross_entropy(end.softmax(1), ends)) / 2
+
+
+def span_loss__positions_as_numbers(start, end, starts, ends, allowed=None):
+    """You measure how far the best place is from the true one. A place is a class, not a quantity, and argmax has no gradient: use the cross-entropy."""
+    if allowed is not None:
+        start, end = (scores.masked_fill(~allowed, -torch.inf) for scores in (start, end))
+    return ((start.argmax(1) - starts).abs() + (end.argmax(1) - ends).abs()).float().mean() / 2
+
+
+def span_loss__summed_over_the_batch(start, end, starts, ends, allowed=None):
+    """You add up the texts of the batch. The mean does not grow with their number."""
+    if allowed is not None:
+        start, end = (scores.masked_fill(~allowed, -torch.inf) for scores in (start, end))
+    return (F.cross_entropy(start, starts, reduction="sum") + F.cross_entropy(end, ends, reduction="sum")) / 2
+
+
+def span_loss__each_token_yes_or_no(start, end, starts, ends, allowed=None):
+    """You ask of each token by itself whether the answer starts there. Exactly one does: the tokens compete, in one softmax over all of them."""
+    target, keep = torch.zeros_like(start), torch.ones_like(start) if allowed is None else allowed.to(start.dtype)
+    first, last = target.scatter(1, starts[:, None], 1.0), target.scatter(1, ends[:, None], 1.0)
+    return (
+        F.binary_cross_entropy_with_logits(start, first, keep) + F.binary_cross_entropy_with_logits(end, last, keep)
+    ) / 2
+
+
+def span_loss__right__logsumexp(start, end, starts, ends, allowed=None):
+    total = 0.0
+    for scores, true in ((start, starts), (end, ends)):
+        open_ = scores if allowed is None else torch.where(allowed, scores, -torch.inf)
+        total = total + open_.logsumexp(1) - scores.gather(1, true[:, None])[:, 0]
+    return total.mean() / 2
+
+
+def span_loss__right__text_by_text(start, end, starts, ends, allowed=None):
+    costs = []
+    for b in range(len(start)):
+        keep = torch.ones_like(start[b], dtype=torch.bool) if allowed is None else allowed[b]
+        for scores, true in ((start[b], starts[b]), (end[b], ends[b])):
+            costs.append(scores[keep].exp().sum().log() - scores[true])
+    return torch.stack(costs).mean()
+
+
+def span_loss__right__one_call(start, end, starts, ends, allowed=None):
+    scores, true = torch.cat([start, end]), torch.cat([starts, ends])
+    if allowed is not None:
+        scores = scores + torch.where(allowed.repeat(2, 1), 0.0, -1e9)
+    return F.nll_loss(F.log_softmax(scores, -1), true)
 
 
 # --- summarise -----------------------------------------------------------------------------------------------------
@@ -385,6 +558,57 @@ def summarise__precision_and_recall_swapped(counts):
     for m in ("precision", "recall", "f1"):
         macro[m] = sum(r[m] for r in rows.values()) / max(1, len(rows))
         weighted[m] = sum(r[m] * r["support"] for r in rows.values()) / max(1, support)
+    return rows | {"micro": micro, "macro": macro, "weighted": weighted}
+
+
+def summarise__seen_classes_only(counts):
+    """Your macro average leaves out classes without support. Every class of the report counts, also one that was only predicted."""
+    rows = {name: precision_recall_f1(*count) for name, count in counts.items()}
+    support = sum(row["support"] for row in rows.values())
+    micro = precision_recall_f1(*(sum(count[i] for count in counts.values()) for i in range(3)))
+    macro, weighted = {"support": support}, {"support": support}
+    seen = [row for row in rows.values() if row["support"]]
+    for metric in ("precision", "recall", "f1"):
+        macro[metric] = sum(row[metric] for row in seen) / max(1, len(seen))
+        weighted[metric] = sum(row[metric] * row["support"] for row in rows.values()) / max(1, support)
+    return rows | {"micro": micro, "macro": macro, "weighted": weighted}
+
+
+def summarise__micro_weighs_into_macro(counts):
+    """Your macro average counts the row "micro" as one more class. Only the classes themselves are averaged."""
+    rows = {name: precision_recall_f1(*count) for name, count in counts.items()}
+    support = sum(row["support"] for row in rows.values())
+    rows["micro"] = precision_recall_f1(*(sum(count[i] for count in counts.values()) for i in range(3)))
+    classes = [row for name, row in rows.items() if name != "micro"]
+    macro, weighted = {"support": support}, {"support": support}
+    for metric in ("precision", "recall", "f1"):
+        macro[metric] = sum(row[metric] for row in rows.values()) / len(rows)
+        weighted[metric] = sum(row[metric] * row["support"] for row in classes) / max(1, support)
+    return rows | {"macro": macro, "weighted": weighted}
+
+
+def summarise__divides_by_zero(counts):
+    """Without any support you divide 0 by 0. Where nothing is counted the average is 0."""
+    rows = {name: precision_recall_f1(*count) for name, count in counts.items()}
+    support = sum(row["support"] for row in rows.values())
+    micro = precision_recall_f1(*(sum(count[i] for count in counts.values()) for i in range(3)))
+    macro, weighted = {"support": support}, {"support": support}
+    for metric in ("precision", "recall", "f1"):
+        macro[metric] = sum(row[metric] for row in rows.values()) / len(rows)
+        weighted[metric] = sum(row[metric] * row["support"] for row in rows.values()) / support
+    return rows | {"micro": micro, "macro": macro, "weighted": weighted}
+
+
+def summarise__micro_f1_is_plain_mean(counts):
+    """Your micro F1 is the plain mean of precision and recall. F1 is their harmonic mean, 2PR / (P + R)."""
+    rows = {name: precision_recall_f1(*count) for name, count in counts.items()}
+    support = sum(row["support"] for row in rows.values())
+    micro = precision_recall_f1(*(sum(count[i] for count in counts.values()) for i in range(3)))
+    micro["f1"] = (micro["precision"] + micro["recall"]) / 2
+    macro, weighted = {"support": support}, {"support": support}
+    for metric in ("precision", "recall", "f1"):
+        macro[metric] = sum(row[metric] for row in rows.values()) / max(1, len(rows))
+        weighted[metric] = sum(row[metric] * row["support"] for row in rows.values()) / max(1, support)
     return rows | {"micro": micro, "macro": macro, "weighted": weighted}
 
 
@@ -580,6 +804,78 @@ def check_report__too_lenient(report, tolerance=0.002):
         assert abs(report["weighted"][m] - weighted) <= 0.05
         assert abs(report["micro"][m] - report["weighted"]["recall"]) <= 0.05
     assert all(report[a]["support"] == support for a in ("micro", "macro", "weighted"))
+
+
+def check_report__zero_division(report, tolerance=0.002):
+    """A class that is never predicted has precision and recall 0, and you divide by their sum. Its F1 is 0: such a report is honest."""
+    classes = {name: row for name, row in report.items() if name not in ("micro", "macro", "weighted")}
+    support = sum(row["support"] for row in classes.values())
+    for row in classes.values():
+        p, r = row["precision"], row["recall"]
+        assert abs(row["f1"] - 2 * p * r / (p + r)) <= tolerance
+    for metric in ("precision", "recall", "f1"):
+        macro = sum(row[metric] for row in classes.values()) / len(classes)
+        weighted = sum(row[metric] * row["support"] for row in classes.values()) / support
+        assert abs(report["macro"][metric] - macro) <= tolerance
+        assert abs(report["weighted"][metric] - weighted) <= tolerance
+        assert abs(report["micro"][metric] - report["weighted"]["recall"]) <= tolerance
+    for average in ("micro", "macro", "weighted"):
+        assert report[average]["support"] == support
+
+
+def check_report__raises_value_error(report, tolerance=0.002):
+    """You raise ValueError. A test speaks by raising an AssertionError: that is what its callers catch."""
+    classes = {name: row for name, row in report.items() if name not in ("micro", "macro", "weighted")}
+    support = sum(row["support"] for row in classes.values())
+    for row in classes.values():
+        p, r = row["precision"], row["recall"]
+        if abs(row["f1"] - (2 * p * r / (p + r) if p + r else 0.0)) > tolerance:
+            raise ValueError("f1")
+    for metric in ("precision", "recall", "f1"):
+        macro = sum(row[metric] for row in classes.values()) / len(classes)
+        weighted = sum(row[metric] * row["support"] for row in classes.values()) / support
+        if abs(report["macro"][metric] - macro) > tolerance or abs(report["weighted"][metric] - weighted) > tolerance:
+            raise ValueError(metric)
+        if abs(report["micro"][metric] - report["weighted"]["recall"]) > tolerance:
+            raise ValueError("micro")
+    for average in ("micro", "macro", "weighted"):
+        if report[average]["support"] != support:
+            raise ValueError("support")
+
+
+def check_report__only_f1_averaged(report, tolerance=0.002):
+    """You check the averages of F1 only. Precision and recall have averages, too, and each must follow from the classes."""
+    classes = {name: row for name, row in report.items() if name not in ("micro", "macro", "weighted")}
+    support = sum(row["support"] for row in classes.values())
+    for row in classes.values():
+        p, r = row["precision"], row["recall"]
+        assert abs(row["f1"] - (2 * p * r / (p + r) if p + r else 0.0)) <= tolerance
+    for metric in ("f1",):
+        macro = sum(row[metric] for row in classes.values()) / len(classes)
+        weighted = sum(row[metric] * row["support"] for row in classes.values()) / support
+        assert abs(report["macro"][metric] - macro) <= tolerance
+        assert abs(report["weighted"][metric] - weighted) <= tolerance
+    for metric in ("precision", "recall", "f1"):
+        assert abs(report["micro"][metric] - report["weighted"]["recall"]) <= tolerance
+    for average in ("micro", "macro", "weighted"):
+        assert report[average]["support"] == support
+
+
+def check_report__signed(report, tolerance=0.002):
+    """You ask for differences without their absolute value, so numbers that are too small slip through. Use abs."""
+    classes = {name: row for name, row in report.items() if name not in ("micro", "macro", "weighted")}
+    support = sum(row["support"] for row in classes.values())
+    for row in classes.values():
+        p, r = row["precision"], row["recall"]
+        assert row["f1"] - (2 * p * r / (p + r) if p + r else 0.0) <= tolerance
+    for metric in ("precision", "recall", "f1"):
+        macro = sum(row[metric] for row in classes.values()) / len(classes)
+        weighted = sum(row[metric] * row["support"] for row in classes.values()) / support
+        assert report["macro"][metric] - macro <= tolerance
+        assert report["weighted"][metric] - weighted <= tolerance
+        assert report["micro"][metric] - report["weighted"]["recall"] <= tolerance
+    for average in ("micro", "macro", "weighted"):
+        assert report[average]["support"] == support
 
 
 def check_report__right__list_of_problems(report, tolerance=0.002):
