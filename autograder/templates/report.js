@@ -21,6 +21,8 @@
     element.append(...children);
     return element;
   }
+  // `names` in a sentence look like code
+  const prose = (text) => text.split(/`([^`]+)`/).map((part, i) => (i % 2 ? make("code", {}, part) : part));
   const badge = (state) => make("span", { class: state === "graded" ? "state calm" : "state" }, state);
 
   // ---- one filter at a time from the charts, beside search and state
@@ -53,7 +55,7 @@
     const failed = s.failed.map(([test, text, misconception]) => {
       const item = make("li", {}, `${test + 1}. ${data.tests[test].sentence}`);
       if (data.texts[text]) item.append(make("span", { class: "details" }, data.texts[text]));
-      if (misconception >= 0) item.append(make("blockquote", {}, data.misconceptions[misconception].sentence));
+      if (misconception >= 0) item.append(make("blockquote", {}, ...prose(data.misconceptions[misconception].sentence)));
       return item;
     });
     if (failed.length) body.push(make("h3", {}, "Not passed"), make("ul", {}, ...failed));
@@ -68,7 +70,7 @@
     const list = () => { at("dialog").close(); choose(`${piece}: misconception ${number + 1}`, holds, null); at("h-students").scrollIntoView(); };
     open(
       `${count(who.length, "student")}: ${piece}`,
-      make("blockquote", {}, sentence),
+      make("blockquote", {}, ...prose(sentence)),
       make("p", { class: "soft" }, where),
       make("ul", { class: "people" }, ...who.map((s) => make("li", {}, studentButton(s)))),
       make("p", {}, make("button", { type: "button", onclick: list }, "List them in the table")),
@@ -143,7 +145,7 @@
       ...columns.map((t) => make("th", { scope: "col", title: data.tests[t].sentence }, String(t + 1))));
     const body = order.map(([n, m]) => make("tr", {},
       make("th", { scope: "row" }, make("button", { type: "button", class: "plain", onclick: () => openMisconception(m, null) },
-        make("span", { class: "clipped" }, data.misconceptions[m].sentence))),
+        make("span", { class: "clipped" }, ...prose(data.misconceptions[m].sentence)))),
       make("td", {}, String(n)),
       ...columns.map((t) => {
         const value = cells[m][t];
