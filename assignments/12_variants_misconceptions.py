@@ -80,6 +80,25 @@ def roberta_positions__floats(ids, pad_id):
     return real.cumsum(1) * real + pad_id
 
 
+def roberta_positions__larger_ids_only(ids, pad_id):
+    """You take every id up to pad_id for padding. Only pad_id itself is: compare with !=, not with >."""
+    real = ids > pad_id
+    return real.cumsum(1) * real + pad_id
+
+
+def roberta_positions__from_the_length(ids, pad_id):
+    """You number the first n places of a text with n tokens. That holds only while all padding is at the end: count tokens where they stand."""
+    n = (ids != pad_id).sum(1, keepdim=True)
+    place = torch.arange(ids.size(1), device=ids.device)
+    return torch.where(place < n, place + pad_id + 1, pad_id)
+
+
+def roberta_positions__offset_two(ids, pad_id):
+    """You wrote the 2 of RoBERTa's first position into the code. It is pad_id + 1: other vocabularies pad with another number."""
+    real = ids != pad_id
+    return torch.where(real, real.cumsum(1) + 1, pad_id)
+
+
 def roberta_positions__right__loop(ids, pad_id):
     positions = torch.full_like(ids, pad_id)
     for row, text in enumerate(ids.tolist()):
@@ -105,7 +124,7 @@ def roberta_positions__right__masked_fill(ids, pad_id):
 
 
 class SharedEncoder__one_pass(SharedEncoder):
-    """Your layer runs once. ALBERT saves parameters, not depth: the one layer is applied n_layers times, each pass on the output of the one before."""
+    """Your result is that of a single pass. ALBERT saves parameters, not depth: the one layer is applied n_layers times, each pass on the output of the one before, never on the first input again."""
 
     def forward(self, x, mask=None):
         return self.layer(x, mask)
@@ -180,7 +199,7 @@ class SharedEncoder__input_added_to_every_pass(SharedEncoder):
 
 
 class SharedEncoder__detached_between_passes(SharedEncoder):
-    """Your values are right, but gradients stop between the passes, so only the last one trains the layer. Do not detach: a shared layer learns from all its passes."""
+    """Your values are right, but gradients stop between the passes, so only the last one trains the layer. No detach, no no_grad: a shared layer learns from all its passes."""
 
     def forward(self, x, mask=None):
         for _ in range(self.n_layers):
@@ -208,6 +227,35 @@ class SharedEncoder__copied_layers(SharedEncoder):
         for layer in self.layers:
             x = layer(x, mask)
         return x
+
+
+class SharedEncoder__mask_inverted(SharedEncoder):
+    """You turn the mask round before you hand it on. True means "may attend" here as everywhere: pass it as it is."""
+
+    def forward(self, x, mask=None):
+        for _ in range(self.n_layers):
+            x = self.layer(x, None if mask is None else ~mask)
+        return x
+
+
+class SharedEncoder__normed_once_more(SharedEncoder):
+    """You normalise once more at the end. A post-LN layer ends with its norm already."""
+
+    def forward(self, x, mask=None):
+        for _ in range(self.n_layers):
+            x = self.layer(x, mask)
+        return self.layer.norm2(x)
+
+
+class SharedEncoder__all_passes_returned(SharedEncoder):
+    """You return the outputs of all passes. The encoder gives one vector a token: the last pass."""
+
+    def forward(self, x, mask=None):
+        outs = []
+        for _ in range(self.n_layers):
+            x = self.layer(x, mask)
+            outs.append(x)
+        return torch.stack(outs)
 
 
 class SharedEncoder__right__reduce(SharedEncoder):
@@ -248,7 +296,7 @@ def parameter_bill__no_norms(vocab_size, d_model, d_ff, n_layers, d_embedding=No
 
 
 def parameter_bill__one_norm(vocab_size, d_model, d_ff, n_layers, d_embedding=None, shared=False):
-    """You count one LayerNorm a layer. There are two, one after attention and one after the feed-forward."""
+    """You count 2·D numbers for the LayerNorms of a layer. There are two norms, and each has a scale and a shift: 4·D."""
     embedding = vocab_size * d_model if d_embedding is None else (vocab_size + d_model) * d_embedding + d_model
     layer = 4 * (d_model**2 + d_model) + 2 * d_model * d_ff + d_ff + d_model + 2 * d_model
     return embedding, layer if shared else n_layers * layer
@@ -310,6 +358,32 @@ def parameter_bill__one_sum(vocab_size, d_model, d_ff, n_layers, d_embedding=Non
     embedding = vocab_size * d_model if d_embedding is None else (vocab_size + d_model) * d_embedding + d_model
     layer = 4 * (d_model**2 + d_model) + 2 * d_model * d_ff + d_ff + d_model + 4 * d_model
     return embedding + (layer if shared else n_layers * layer)
+
+
+def parameter_bill__widening_always(vocab_size, d_model, d_ff, n_layers, d_embedding=None, shared=False):
+    """You widen the table even when it is not factorised, from D to D. Without d_embedding there is one table, V × D, and no map."""
+    e = d_embedding or d_model
+    layer = 4 * (d_model**2 + d_model) + 2 * d_model * d_ff + d_ff + d_model + 4 * d_model
+    return vocab_size * e + e * d_model + d_model, layer * (1 if shared else n_layers)
+
+
+def parameter_bill__table_with_bias(vocab_size, d_model, d_ff, n_layers, d_embedding=None, shared=False):
+    """Your table has a bias. It is looked up, not multiplied: V rows and nothing else."""
+    e = d_embedding or d_model
+    table = vocab_size * e + e
+    if d_embedding:
+        table += e * d_model + d_model
+    layer = 4 * (d_model**2 + d_model) + 2 * d_model * d_ff + d_ff + d_model + 4 * d_model
+    return table, layer * (1 if shared else n_layers)
+
+
+def parameter_bill__feedforward_biases_of_one_width(
+    vocab_size, d_model, d_ff, n_layers, d_embedding=None, shared=False
+):
+    """Both of your feed-forward biases are F wide. A bias is as wide as what comes out: F on the way up, D on the way down."""
+    table = vocab_size * d_model if d_embedding is None else vocab_size * d_embedding + d_embedding * d_model + d_model
+    layer = 4 * (d_model**2 + d_model) + 2 * d_model * d_ff + 2 * d_ff + 4 * d_model
+    return table, layer * (1 if shared else n_layers)
 
 
 def parameter_bill__right__closed_form(vocab_size, d_model, d_ff, n_layers, d_embedding=None, shared=False):
@@ -427,6 +501,52 @@ def disentangled_scores__position_to_position_added(q, k, pos_q, pos_k, index):
     from_position = (k @ pos_q.transpose(-2, -1)).gather(-1, at.transpose(-2, -1)).transpose(-2, -1)
     both = (pos_q * pos_k).sum(-1)[:, :, index]
     return (q @ k.transpose(-2, -1) + to_position + from_position + both) / math.sqrt(3 * q.size(-1))
+
+
+def disentangled_scores__third_term_from_the_queries(q, k, pos_q, pos_k, index):
+    """Your third term multiplies pos_q with the queries. It asks how the *key's* content likes the distance: k_j · pos_q[δ(i, j)]."""
+    T = q.size(2)
+    idx = index.expand(q.size(0), q.size(1), T, T)
+    c2p = (q @ pos_k.transpose(-2, -1)).gather(-1, idx)
+    p2c = (q @ pos_q.transpose(-2, -1)).gather(-1, idx)
+    return (q @ k.transpose(-2, -1) + c2p + p2c) / math.sqrt(3 * q.size(-1))
+
+
+def disentangled_scores__two_under_the_root(q, k, pos_q, pos_k, index):
+    """You divide by √(2K). There are three terms: √(3K)."""
+    T = q.size(2)
+    idx = index.expand(q.size(0), q.size(1), T, T)
+    c2p = (q @ pos_k.transpose(-2, -1)).gather(-1, idx)
+    p2c = (k @ pos_q.transpose(-2, -1)).gather(-1, idx.mT).mT
+    return (q @ k.transpose(-2, -1) + c2p + p2c) / math.sqrt(2 * q.size(-1))
+
+
+def disentangled_scores__unscaled(q, k, pos_q, pos_k, index):
+    """You do not divide at all. The sum of three terms is scaled by √(3K)."""
+    T = q.size(2)
+    idx = index.expand(q.size(0), q.size(1), T, T)
+    c2p = (q @ pos_k.transpose(-2, -1)).gather(-1, idx)
+    p2c = (k @ pos_q.transpose(-2, -1)).gather(-1, idx.mT).mT
+    return q @ k.transpose(-2, -1) + c2p + p2c
+
+
+def disentangled_scores__softmaxed(q, k, pos_q, pos_k, index):
+    """You return weights. Asked for are the scores: masking and softmax come later."""
+    T = q.size(2)
+    idx = index.expand(q.size(0), q.size(1), T, T)
+    c2p = (q @ pos_k.transpose(-2, -1)).gather(-1, idx)
+    p2c = (k @ pos_q.transpose(-2, -1)).gather(-1, idx.mT).mT
+    return ((q @ k.transpose(-2, -1) + c2p + p2c) / math.sqrt(3 * q.size(-1))).softmax(-1)
+
+
+def disentangled_scores__distance_recomputed(q, k, pos_q, pos_k, index):
+    """You make the distances yourself and leave `index` unused. Which row a pair uses is given: another model may cut or bucket distances differently."""
+    T, R = q.size(2), pos_k.size(2)
+    place = torch.arange(T)
+    idx = ((place[:, None] - place).clamp(-(R // 2), (R + 1) // 2 - 1) + R // 2).expand(q.size(0), q.size(1), T, T)
+    c2p = (q @ pos_k.transpose(-2, -1)).gather(-1, idx)
+    p2c = (k @ pos_q.transpose(-2, -1)).gather(-1, idx.mT).mT
+    return (q @ k.transpose(-2, -1) + c2p + p2c) / math.sqrt(3 * q.size(-1))
 
 
 def disentangled_scores__right__einsum(q, k, pos_q, pos_k, index):
