@@ -151,6 +151,14 @@ class FeedForward__gelu_is_tanh(FeedForward):
         return self.down(act(self.up(x)))
 
 
+class FeedForward__tanh_is_exact(FeedForward):
+    """Where "gelu_tanh" is asked for you use the exact GELU. The two have different names here because they give different numbers."""
+
+    def forward(self, x):
+        act = F.relu if self.activation == "relu" else F.gelu
+        return self.down(act(self.up(x)))
+
+
 class FeedForward__biases_dropped(FeedForward):
     """Your output is what you get without b₁ and b₂. Call the linear layers, or add their biases yourself."""
 
@@ -349,6 +357,46 @@ class SeparableFeedForward__first_mask_for_all(SeparableFeedForward):
         return self.pointwise(self.depthwise(x.transpose(1, 2)).transpose(1, 2))
 
 
+class SeparableFeedForward__mask_squeezed(SeparableFeedForward):
+    """Your squeeze() takes away every axis of size 1, also that of a sentence of one token. Say which axes you mean: mask[:, 0, 0]."""
+
+    def forward(self, x, mask=None):
+        if mask is not None:
+            x = x * mask.squeeze()[..., None]
+        return self.pointwise(self.depthwise(x.transpose(1, 2)).transpose(1, 2))
+
+
+class SeparableFeedForward__input_overwritten(SeparableFeedForward):
+    """You zero the padding in the caller's own tensor, with masked_fill_ or an assignment. Make a new one: masked_fill."""
+
+    def forward(self, x, mask=None):
+        if mask is not None:
+            x.masked_fill_(~mask[:, 0, 0, :, None], 0.0)
+        return self.pointwise(self.depthwise(x.transpose(1, 2)).transpose(1, 2))
+
+
+class SeparableFeedForward__bias_dropped(SeparableFeedForward):
+    """The window's own bias, c_d, is missing from your sum."""
+
+    def forward(self, x, mask=None):
+        if mask is not None:
+            x = x.masked_fill(~mask[:, 0, 0, :, None], 0.0)
+        weight = self.depthwise.weight
+        mixed = F.conv1d(x.transpose(1, 2), weight, padding=weight.size(-1) // 2, groups=x.size(-1))
+        return self.pointwise(mixed.transpose(1, 2))
+
+
+class SeparableFeedForward__centred_for_three_only(SeparableFeedForward):
+    """You put one zero before the sentence, which centres a window of 3 and no other. It takes (kernel − 1) / 2 on either side."""
+
+    def forward(self, x, mask=None):
+        if mask is not None:
+            x = x.masked_fill(~mask[:, 0, 0, :, None], 0.0)
+        c = self.depthwise
+        padded = F.pad(x.transpose(1, 2), (1, c.weight.size(-1) - 2))
+        return self.pointwise(F.conv1d(padded, c.weight, c.bias, groups=x.size(-1)).transpose(1, 2))
+
+
 class SeparableFeedForward__reshaped(SeparableFeedForward):
     """You reshape where axes must change places, so features of one token end up in others. Use transpose(1, 2)."""
 
@@ -503,6 +551,42 @@ def moved_positions__first_feature_only(f, x, t, replacement):
     return (f(changed) - f(x))[..., 0].abs().amax(0) > 1e-6
 
 
+def moved_positions__all_features_must_move(f, x, t, replacement):
+    """You ask that all features of a position move. One is enough: any, not all."""
+    changed = x.clone()
+    changed[:, t] = replacement
+    return ((f(changed) - f(x)).abs() > 1e-6).all(-1).any(0)
+
+
+def moved_positions__all_sentences_must_move(f, x, t, replacement):
+    """You ask that a position moves in every sentence of the batch. One sentence is enough: any, not all."""
+    changed = x.clone()
+    changed[:, t] = replacement
+    return ((f(changed) - f(x)).abs() > 1e-6).any(-1).all(0)
+
+
+def moved_positions__averaged(f, x, t, replacement):
+    """You average the differences of a position, so that a small movement of one feature drowns in the others. Take the largest."""
+    changed = x.clone()
+    changed[:, t] = replacement
+    return (f(changed) - f(x)).abs().mean((0, 2)) > 1e-6
+
+
+def moved_positions__any_rounding_counts(f, x, t, replacement):
+    """You call any difference a movement, also one below 1e-6: rounding alone can do that. Compare with the threshold."""
+    changed = x.clone()
+    changed[:, t] = replacement
+    return (f(changed) != f(x)).any(-1).any(0)
+
+
+def moved_positions__relative(f, x, t, replacement):
+    """You use allclose, which allows more where the values are large. The threshold is 1e-6, whatever the size of the output."""
+    changed = x.clone()
+    changed[:, t] = replacement
+    before, after = f(x), f(changed)
+    return torch.tensor([not torch.allclose(after[:, i], before[:, i]) for i in range(x.size(1))])
+
+
 def moved_positions__first_sentence_only(f, x, t, replacement):
     """You replace the token in the first sentence of the batch only, and look at the last one. Every sentence gets the replacement."""
     changed = x.clone()
@@ -631,7 +715,7 @@ def check_position_wise__alike_but_not_alone(ffn):
 
 
 def check_position_wise__batch_of_one(ffn):
-    """Your batch holds one sentence, so a network that mixes sentences slips through."""
+    """A network that mixes sentences slips through: your batch holds one sentence, or you change all of them at once. Change one and look at the other."""
     x = torch.randn(1, 4, 5)
     together = ffn(x)
     assert together.shape == x.shape
