@@ -247,6 +247,6 @@ def earlier_package(encoder: Path, number: int) -> dict[str, bytes]:
 def digest(*parts: str | bytes) -> str:
     sha = hashlib.sha256()
     for part in parts:
-        part = part.encode() if isinstance(part, str) else part
+        part = part.encode(errors="surrogatepass") if isinstance(part, str) else part  # file names may be odd
         sha.update(len(part).to_bytes(8, "big") + part)
     return sha.hexdigest()

@@ -30,7 +30,8 @@ from autograder.sandbox import LIMITS, MALLOC, Limits, start_zygote
 from autograder.verdict import Task, TestResult, Verdict, grader_failed
 
 ENGINE = ("assignment", "diagnose", "guest", "restore", "sandbox", "score", "session", "verdict", "wire", "zygote")
-MAX_FILES = 64 << 20
+MAX_FILES = 1000
+MAX_FILES_BYTES = 64 << 20
 WORKER_MEMORY = 16 << 30
 ATTEMPTS = 2  # a submission during which the grading process itself died is tried once more, then named
 
@@ -50,11 +51,11 @@ class Submission:
     @cached_property
     def files(self) -> dict[str, bytes]:
         """The other files, without notebooks; links are not followed."""
-        files, room = {}, MAX_FILES
+        files, room = {}, MAX_FILES_BYTES
         for directory, _, names in os.walk(self.folder):
             for name in sorted(names):
                 path = Path(directory, name)
-                if path.suffix != ".ipynb" and name != "timestamp.txt" and room > 0:
+                if path.suffix != ".ipynb" and name != "timestamp.txt" and room > 0 and len(files) < MAX_FILES:
                     data = read_regular(path, room)
                     if data is not None and len(data) <= room:
                         files[str(path.relative_to(self.folder))] = data
@@ -78,8 +79,13 @@ def read_regular(path: Path, limit: int) -> bytes | None:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
-    with os.fdopen(fd, "rb") as file:
-        return file.read(limit + 1) if stat.S_ISREG(os.fstat(fd).st_mode) else None
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return None
+        with open(fd, "rb", closefd=False) as file:
+            return file.read(limit + 1)
+    finally:
+        os.close(fd)
 
 
 def find_submissions(directory: Path, assignments: Iterable[str]) -> list[Submission]:

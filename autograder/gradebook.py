@@ -114,7 +114,10 @@ class Book:
         else:
             grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
         if timestamp:
-            submission.timestamp = parse_utc(timestamp)
+            try:
+                submission.timestamp = parse_utc(timestamp)
+            except (ValueError, OverflowError):
+                log.warning("%s, %s: timestamp.txt holds no time.", verdict.student, verdict.assignment)
         for grade in grades:
             grade.auto_score = scores[tests[grade.cell_id]]
             grade.needs_manual_grade = grade.manual_score is not None

@@ -1,6 +1,7 @@
 """Put a submission's locked cells back as they were handed out, and say what had been changed."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -23,12 +24,14 @@ class Restored:
         return [i for i, cell in enumerate(self.cells) if cell["cell_type"] == "code" and "test" not in cell]
 
     def as_notebook(self, outputs: Mapping[int, list[dict]]) -> str:
-        """The text of the notebook, with outputs by position."""
+        """The text of the notebook, with outputs by position. No page that shows it runs a script."""
         cells = []
         for position, cell in enumerate(self.cells):
             kept = {key: cell[key] for key in ("cell_type", "metadata", "source")} | {"id": f"cell-{position}"}
             if cell["cell_type"] == "code":
-                kept |= {"execution_count": None, "outputs": outputs.get(position, [])}
+                kept |= {"execution_count": None, "outputs": [_shown(o) for o in outputs.get(position, [])]}
+            elif "given" not in cell:
+                kept["source"] = without_html(cell["source"])
             cells.append(kept)
         notebook = {"cells": cells, "metadata": {"kernelspec": KERNEL}, "nbformat": 4, "nbformat_minor": 5}
         return json.dumps(notebook, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
@@ -36,6 +39,7 @@ class Restored:
 
 def restore(assignment: Assignment, submitted: list[dict]) -> Restored:
     tests = {test.name: test for test in assignment.tests}
+    given = {cell["source"] for cell in assignment.cells if cell["cell_type"] == "markdown"}
     truth = {grade_id(cell): cell for cell in assignment.cells if grade_id(cell)}
     cells: list[dict] = []
     changes: list[str] = []
@@ -54,7 +58,8 @@ def restore(assignment: Assignment, submitted: list[dict]) -> Restored:
         elif name in truth:
             cells.append({**cell, "metadata": {"nbgrader": dict(truth[name]["metadata"]["nbgrader"])}})
         else:
-            cells.append({**cell, "metadata": {}})
+            as_given = cell["cell_type"] == "markdown" and cell["source"] in given
+            cells.append({**cell, "metadata": {}} | ({"given": True} if as_given else {}))
     if order != [name for name in tests if name in order]:
         changes.append("tests were moved")
     for name in tests:
@@ -63,6 +68,21 @@ def restore(assignment: Assignment, submitted: list[dict]) -> Restored:
             cells.insert(_place(name, list(truth), cells), _test_cell(tests[name]))
     present = {grade_id(cell) for cell in cells}
     return Restored(cells, changes, [name for name in assignment.solutions if name not in present])
+
+
+def without_html(text: str) -> str:
+    """Markdown whose tags are only text: nbgrader's pages, formgrader's too, show HTML in it as it is.
+
+    A space of no width keeps a tag from being one, and the text looks the same, in code and formulas too.
+    """
+    return re.sub(r"<(?=[A-Za-z/!?])", "<\u200b", text)
+
+
+def _shown(output: dict) -> dict:
+    data = output.get("data", {})
+    if "text/markdown" not in data:
+        return output
+    return output | {"data": data | {"text/markdown": without_html(data["text/markdown"])}}
 
 
 def _test_cell(test: Test) -> dict:

@@ -18,7 +18,7 @@ from autograder.assignment import Assignment, Test, Unreadable, read_cells
 from autograder.diagnose import Diagnosis
 from autograder.restore import Restored, restore
 from autograder.sandbox import SandboxUnavailable
-from autograder.session import Call, Session, Stopped, seed_everything
+from autograder.session import Call, Session, Stopped, clean, seed_everything
 from autograder.verdict import SEVERITY, Task, TestResult, Verdict, graded_notebook, grader_failed, on_test, zero
 
 
@@ -31,7 +31,7 @@ def grade_submission(task: Task) -> Verdict:
         verdict = zero(task, "unreadable", str(problem))
     except SandboxUnavailable:
         raise
-    except Exception:
+    except (Exception, Stopped):
         verdict = grader_failed(task, traceback.format_exc(limit=-3))
     return replace(verdict, seconds=round(monotonic() - start, 3), sandboxed=task.sandboxed)
 
@@ -47,24 +47,26 @@ def _grade(task: Task) -> Verdict:
     files |= {f"package/{name}": data for name, data in assignment.package.items()}
     files["work/.keep"] = b""
     known = {result.name: result for result in task.known}
-    results: list[TestResult] = []
+    results: dict[str, TestResult] = {}
     calls: dict[str, list[Call]] = {}
     lost: set[str] = set()
     with Session(code, files, task.secret, task.limits, task.sandboxed, assignment.libraries) as session:
         session.run_cells()
-        for test in assignment.tests:
+        # Hidden tests run last: what the learner's code has seen in them can never stand in the message of another.
+        for test in sorted(assignment.tests, key=lambda test: test.hidden):
             if test.name in known:
-                results.append(known[test.name])
+                results[test.name] = known[test.name]
                 continue
             problem = _run_test(session, assignment, restored, test, lost)
             calls[test.name] = session.calls
-            results.append(on_test(test, problem is None, problem or ""))
+            results[test.name] = on_test(test, problem is None, problem or "")
     states, notes = ["graded"], []
+    tests = [results[test.name] for test in assignment.tests]
     try:
         diagnosis = Diagnosis(assignment, calls)
-        new = [not r.passed and r.name in calls for r in results]
-        results = [
-            replace(r, diagnosis=diagnosis.of(r.name, r.hidden)) if n else r for r, n in zip(results, new, strict=True)
+        new = [not t.passed and t.name in calls for t in tests]
+        tests = [
+            replace(t, diagnosis=diagnosis.of(t.name, t.hidden)) if n else t for t, n in zip(tests, new, strict=True)
         ]
     except Exception as error:  # no diagnosis is a pity; it must not cost the grade
         notes.append(f"The diagnosis failed: {error!r}")
@@ -77,8 +79,8 @@ def _grade(task: Task) -> Verdict:
     states += session.stops
     states += ["out of memory"] * session.out_of_memory
     state = max(states, key=SEVERITY.index)
-    notebook = graded_notebook(restored, session.outcomes, results)
-    return Verdict(task.student, assignment.name, state, tuple(results), notes=tuple(notes), notebook=notebook)
+    notebook = graded_notebook(restored, session.outcomes, tests)
+    return Verdict(task.student, assignment.name, state, tuple(tests), notes=tuple(notes), notebook=notebook)
 
 
 def _run_test(session: Session, assignment: Assignment, restored: Restored, test: Test, lost: set[str]) -> str | None:
@@ -91,7 +93,7 @@ def _run_test(session: Session, assignment: Assignment, restored: Restored, test
             lost.update(assignment.pieces[name] for name in undefined)
             return _why_undefined(undefined[0], assignment, restored, session)
         namespace: dict[str, Any] = {"__name__": "__main__"}
-        with _time_limit(session.limits.test_seconds + 5), contextlib.redirect_stdout(io.StringIO()):
+        with _time_limit(session), contextlib.redirect_stdout(io.StringIO()):
             for name in names:
                 namespace[name] = session.value(name) if name in assignment.values else session.piece(name)
             seed_everything(session.seed(test.name, "setup"))
@@ -99,7 +101,7 @@ def _run_test(session: Session, assignment: Assignment, restored: Restored, test
             seed_everything(session.seed(test.name))
             exec(_compiled(test.source, f"<{test.name}>"), namespace)
     except Stopped as stop:
-        return str(stop)
+        return stop.sentence if test.hidden else str(stop)
     except Exception as error:
         session.note_memory(getattr(error, "learner", None))
         return _hidden_reason(error) if test.hidden else _reason(error, test)
@@ -114,17 +116,18 @@ def _compiled(source: str, name: str) -> CodeType:
 
 
 @contextlib.contextmanager
-def _time_limit(seconds: float) -> Iterator[None]:
+def _time_limit(session: Session) -> Iterator[None]:
     """Stop this process's own part of a test, too, where signals can be used."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def expire(*_: object) -> None:
-        raise Stopped("timed out", "The test did not finish in time with what your code gave it.")
+        session.stop("timed out", "The test did not finish in time with what your code gave it.")
 
     old = signal.signal(signal.SIGALRM, expire)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    # Again and again: Python drops what is raised while an object is being deleted.
+    signal.setitimer(signal.ITIMER_REAL, session.limits.test_seconds + 5, 1)
     try:
         yield
     finally:
@@ -151,9 +154,10 @@ def _reason(error: Exception, test: Test) -> str:
         return f"Your code raised {learner['ename']}: {learner['evalue']}{where}"
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == f"<{test.name}>"]
     line = test.source.split("\n")[lines[0] - 1].strip() if lines else ""
+    said = clean(str(error))  # it may show what the learner's code gave
     if isinstance(error, AssertionError):
-        return str(error) or f"This does not hold: {line.removeprefix('assert ')}"
-    return f"The test could not use what your code gave it. {type(error).__name__}: {error}\nAt its line: {line}"
+        return said or f"This does not hold: {line.removeprefix('assert ')}"
+    return f"The test could not use what your code gave it. {type(error).__name__}: {said}\nAt its line: {line}"
 
 
 def _hidden_reason(error: Exception) -> str:

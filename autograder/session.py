@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -27,15 +27,19 @@ from autograder.sandbox import Limits, Sandbox
 METHOD = object()  # what an attribute is that can be called
 GRACE = 1.0  # seconds between asking the learner's code to stop and ending it
 MAX_RECORDED = 64  # calls of one test kept for the diagnosis
+MAX_RECORDED_BYTES = 256 << 20  # and of all tests
+MAX_OUTPUTS = 16 << 20  # characters of output kept of all cells
 LIBRARIES = (builtins, math, torch, nn.functional, nn, np)
+ITERATION = (StopIteration, StopAsyncIteration)
 
 
 class Stopped(BaseException):
     """The sandbox is gone or had to be interrupted. Not an Exception: no test may catch it by accident."""
 
-    def __init__(self, state: str, sentence: str):
-        super().__init__(sentence)
-        self.state = state
+    def __init__(self, state: str, sentence: str, detail: str = ""):
+        """`detail` may come from the learner's code, so it may carry the inputs of a test."""
+        super().__init__(f"{sentence} {detail}".strip())
+        self.state, self.sentence = state, sentence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +83,7 @@ def clean(text: Any, limit: int = 2000) -> str:
     """Text from the sandbox, made safe to show: valid, printable, short."""
     text = text if isinstance(text, str) else ""
     text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]|[^\n\t\x20-\x7e\xa0-\ud7ff\ue000-\U0010ffff]", "", text)
+    text = re.sub(r"[\u202a-\u202e\u2066-\u2069]", "", text)  # these would turn the direction of what follows
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -99,6 +104,7 @@ class Session:
         self.calls: list[Call] = []
         self.dropped: list[int] = []
         self.last_id = 0  # of a call, never used again: a graph may be dropped when its test is long over
+        self.recorded = 0  # bytes of all calls kept
         self.out_of_memory = False
         self.test, self.count, self.deadline = "", 0, self.end
 
@@ -117,13 +123,13 @@ class Session:
 
     def run_cells(self) -> None:
         """Run every cell. One that hangs or kills the process is left out, and the others run again without it."""
-        while self.sandbox is None and len(self.skipped) <= 3:
+        while self.sandbox is None and len(self.skipped) <= 3 and monotonic() < self.end:
             self.sandbox = Sandbox(self.limits, self.sandboxed, self.libraries)
-            self.deadline = self.end
-            blobs = [torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.zeros(0, dtype=torch.uint8)
-                     for data in self.files.values()]  # fmt: skip
-            self.request({"op": "files", "files": {name: i for i, name in enumerate(self.files)}}, blobs)
-            first = True
+            try:
+                self._send_files()
+            except Stopped:
+                return
+            first, room = True, MAX_OUTPUTS
             for number, source in enumerate(self.cells):
                 if number in self.skipped:
                     continue
@@ -132,7 +138,9 @@ class Session:
                     reply, _ = self.request(
                         {"op": "cell", "source": source, "seed": self.seed("cells") if first else None}, []
                     )
-                    self.outcomes[number] = {"outputs": _outputs(reply), "error": _error(reply.get("error"))}
+                    outputs = _outputs(reply, room)
+                    room -= len(repr(outputs))
+                    self.outcomes[number] = {"outputs": outputs, "error": _error(reply.get("error"))}
                     self.note_memory(self.outcomes[number]["error"])
                     first = False
                 except Stopped as stop:
@@ -140,6 +148,12 @@ class Session:
                     if self.sandbox is None:
                         self.skipped.add(number)
                         break
+
+    def _send_files(self) -> None:
+        self.deadline = self.end
+        blobs = [torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.zeros(0, dtype=torch.uint8)
+                 for data in self.files.values()]  # fmt: skip
+        self.request({"op": "files", "files": {name: i for i, name in enumerate(self.files)}}, blobs)
 
     def note_memory(self, error: dict | None) -> None:
         if error and ("MemoryError" in error["types"] or "t allocate memory" in error["evalue"]):
@@ -178,27 +192,30 @@ class Session:
         except (EOFError, OSError):
             self.stop("crashed", "Your code ended the process it ran in.")
         except wire.WireError as error:
-            self.stop("crashed", f"Your code broke the connection to the grader: {error}.")
+            self.stop("crashed", "Your code broke the connection to the grader.", f"The reason: {error}.")
         raise AssertionError("unreachable")
 
     def _interrupt(self) -> None:
         sentence = "Your code did not finish in time. Is there a loop that never ends?"
-        try:
-            self.sandbox.interrupt()
-            reply, _ = wire.receive(self.sandbox.socket, monotonic() + GRACE)
-            error = _error(reply.get("error"))
-            if error and error["ename"] == "KeyboardInterrupt":
-                self.stops.append("timed out")
-                raise Stopped("timed out", _with_line(sentence, error))
-        except (OSError, EOFError, wire.WireError):
-            pass
+        if monotonic() < self.end:  # after it there is no grace: a notebook may have very many cells
+            try:
+                self.sandbox.interrupt()
+                reply, _ = wire.receive(self.sandbox.socket, monotonic() + GRACE)
+                error = _error(reply.get("error"))
+                if error and error["ename"] == "KeyboardInterrupt":
+                    self.stops.append("timed out")
+                    where = f"It was at this line: {error['line']}" if error["line"] else ""
+                    raise Stopped("timed out", sentence, where)
+            except (OSError, EOFError, wire.WireError):
+                pass
         self.stop("timed out", sentence)
 
-    def stop(self, state: str, sentence: str) -> None:
-        self.sandbox.kill()
-        self.sandbox = None
+    def stop(self, state: str, sentence: str, detail: str = "") -> NoReturn:
+        if self.sandbox:
+            self.sandbox.kill()
+            self.sandbox = None
         self.stops.append(state)
-        raise Stopped(state, sentence)
+        raise Stopped(state, sentence, detail)
 
     def _call_back(
         self, reply: dict, received: list, callbacks: Sequence[Callable], record: Call | None
@@ -207,8 +224,8 @@ class Session:
         try:
             function = callbacks[wire.index(reply["callback"])]
             args, kwargs = (self.decode(reply.get(key), received) for key in ("args", "kwargs"))
-            if record and len(record.asked) < MAX_RECORDED:
-                record.asked.append(_frozen(args))
+            if record and len(record.asked) < MAX_RECORDED and self.recorded < MAX_RECORDED_BYTES:
+                record.asked.append(self._keep(args))
             with torch.no_grad():
                 value = function(*args, **kwargs)
             out: list[Tensor] = []
@@ -279,7 +296,7 @@ class Session:
         try:
             return wire.decode(node, tensors, other)
         except wire.WireError as error:
-            self.stop("crashed", f"Your code sent the grader something that is not a value: {error}.")
+            self.stop("crashed", "Your code sent the grader something that is not a value.", f"It was {error}.")
 
     def call(
         self, target: list, method: str, args: tuple, kwargs: dict, piece: str = "", mirror: "Mirror | None" = None
@@ -322,16 +339,22 @@ class Session:
             reply, received = ask()
             result = self.decode(reply.get("value"), received, (), made_by)
         if record:
-            record.result, record.complete = _frozen(result), True
+            record.result, record.complete = self._keep(result), True
         return result
 
     def _record(self, piece: str, mirror: "Mirror | None", args: tuple, kwargs: dict, message: dict) -> Call | None:
-        if not piece or len(self.calls) >= MAX_RECORDED:
+        if not piece or len(self.calls) >= MAX_RECORDED or self.recorded >= MAX_RECORDED_BYTES:
             return None
         how = {key: message[key] for key in ("method", "seed", "grad", "tracked")}
         held, path = (mirror.held(), message["target"][2]) if mirror else (None, "")
-        self.calls.append(Call(piece, held, path, args=_frozen(args), kwargs=_frozen(kwargs), **how))
+        self.calls.append(Call(piece, held, path, args=self._keep(args), kwargs=self._keep(kwargs), **how))
         return self.calls[-1]
+
+    def _keep(self, value: Any) -> Any:
+        """A copy for the diagnosis, counted."""
+        copy = _frozen(value)
+        self.recorded += _size(copy)
+        return copy
 
     def raise_error(self, reply: dict) -> None:
         """Raise here what the learner's code raised there: the same builtin type where there is one."""
@@ -510,7 +533,8 @@ class Mirror:
             if state["tensors"] or state["training"] != self.modes_there:
                 self.mark_alike()
         except (KeyError, IndexError, TypeError, AttributeError, ValueError, RuntimeError) as error:
-            self.session.stop("crashed", f"Your module changed in a way that cannot be followed: {error!r}.")
+            sentence = "Your module changed in a way that cannot be followed."
+            self.session.stop("crashed", sentence, clean(f"The reason: {error!r}.", 300))
 
     def held(self) -> Held:
         piece, args, kwargs = self.origin
@@ -540,7 +564,8 @@ class _Graph:
             self.session.stop("crashed", "Your code sent the grader gradients that do not fit.")
         result = [None if i is None else received[wire.index(i)] for i in indices]
         if self.record:
-            self.record.backwards.append((_frozen(tuple(grads)), _frozen(tuple(result))))
+            self.record.backwards.append((self.session._keep(tuple(grads)), self.session._keep(tuple(result))))
+            self.record.complete = self.session.recorded < MAX_RECORDED_BYTES
         return result
 
     def __del__(self) -> None:
@@ -585,13 +610,28 @@ def _frozen(value: Any) -> Any:
         return value.detach().clone().requires_grad_(value.requires_grad)
     if isinstance(value, RemoteModule):
         return value._mirror.held()
-    if type(value) in (list, tuple, set):
+    if type(value) in (list, tuple):
         return type(value)([_frozen(item) for item in value])
+    if type(value) is set:  # item by item, as in wire.decode
+        return {_frozen(item) for item in value}
     if type(value) is dict:
         return {key: _frozen(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):
         return value.copy()
     return value
+
+
+def _size(value: Any) -> int:
+    """The bytes of a frozen value."""
+    if isinstance(value, Tensor | np.ndarray):
+        return value.nbytes
+    if isinstance(value, Held):
+        return _size(value.state)
+    if isinstance(value, list | tuple | set):
+        return sys.getsizeof(value) + sum(map(_size, value))
+    if isinstance(value, dict):
+        return sys.getsizeof(value) + sum(map(_size, value)) + sum(map(_size, value.values()))
+    return sys.getsizeof(value)
 
 
 def _library_name(value: Any) -> tuple[str, str] | None:
@@ -607,8 +647,9 @@ def _library_name(value: Any) -> tuple[str, str] | None:
 
 
 def _raisable(name: Any) -> bool:
+    """Whether it names an error to raise; the end of an iteration would silently end a test's own loop."""
     kind = getattr(builtins, name, None) if isinstance(name, str) else None
-    return isinstance(kind, type) and issubclass(kind, Exception)
+    return isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, ITERATION)
 
 
 def _list(value: Any) -> list:
@@ -630,13 +671,9 @@ def _error(error: Any) -> dict | None:
     }
 
 
-def _with_line(sentence: str, error: dict) -> str:
-    return f"{sentence} It was at this line: {error['line']}" if error["line"] else sentence
-
-
-def _outputs(reply: dict) -> list[dict]:
-    """What a cell has shown, as notebook outputs; text and pictures only, so no page that shows them runs a script."""
-    outputs = []
+def _outputs(reply: dict, room: int) -> list[dict]:
+    """What a cell has shown, as notebook outputs: text and pictures only, and at most `room` characters."""
+    outputs: list[dict] = []
     for item in _list(reply.get("outputs"))[:200]:
         match item:
             case {"output_type": "stream", "name": ("stdout" | "stderr") as name, "text": str(text)}:
@@ -654,4 +691,6 @@ def _outputs(reply: dict) -> list[dict]:
                 outputs.append(
                     {"output_type": "error", "traceback": trace} | {k: error[k] for k in ("ename", "evalue")}
                 )
+    if len(repr(outputs)) > room:
+        return [{"output_type": "stream", "name": "stderr", "text": "Left out: this notebook shows too much.\n"}]
     return outputs

@@ -22,6 +22,7 @@ HEADER = struct.Struct(">II")
 MAX_JSON = 8 << 20
 MAX_BLOB = 512 << 20
 MAX_DEPTH = 32
+MAX_DIMENSIONS = 64  # torch takes hours over a tensor with a hundred thousand
 # fmt: off
 NAMES = {
     torch.bool: "BOOL", torch.uint8: "U8", torch.int8: "I8", torch.int16: "I16", torch.int32: "I32", torch.int64: "I64",
@@ -43,6 +44,10 @@ class NotPlain(Exception):
 def send(sock: socket, message: dict, tensors: list[torch.Tensor]) -> None:
     """Send one frame. A timeout set on the socket bounds the whole of it."""
     header = json.dumps(message).encode()
+    for t in tensors:
+        if t.layout is not torch.strided or t.is_meta or t.dtype not in NAMES or t.ndim > MAX_DIMENSIONS:
+            kind = f"{t.ndim} dimensions, {t.dtype}, {t.layout}, on {t.device}"
+            raise NotPlain(f"a tensor of this kind cannot be passed: {kind}")
     size = len(header) + sum(t.nbytes for t in tensors)
     if len(header) > MAX_JSON or size > MAX_BLOB:
         raise NotPlain(f"a value of {size >> 20} MB is too large to pass")
@@ -84,15 +89,18 @@ def receive(sock: socket, deadline: float = math.inf) -> tuple[dict, list[torch.
 
 def _from_safetensors(blob: bytearray) -> list[torch.Tensor]:
     """The tensors of a safetensors file, in its memory; anything odd raises."""
-    start = 8 + int.from_bytes(blob[:8], "little")
-    entries = json.loads(blob[8:start]) if start <= len(blob) else {}
+    size = int.from_bytes(blob[:8], "little")
+    start = 8 + size
+    entries = json.loads(blob[8:start]) if size <= MAX_JSON and start <= len(blob) else {}
     tensors = []
     for i in range(len(entries)):
         entry = entries[str(i)]
         dtype, shape, (begin, end) = DTYPES[entry["dtype"]], [index(n) for n in entry["shape"]], entry["data_offsets"]
-        if index(end) - index(begin) != math.prod(shape) * dtype.itemsize or start + end > len(blob):
+        if len(shape) > MAX_DIMENSIONS:
+            raise ValueError("a tensor has too many dimensions")
+        offset, count = start + index(begin), math.prod(shape)
+        if index(end) - begin != count * dtype.itemsize or start + end > len(blob):
             raise ValueError("a tensor does not fit its data")
-        offset, count = start + begin, math.prod(shape)
         flat = torch.frombuffer(blob, dtype=dtype, count=count, offset=offset) if count else torch.empty(0, dtype=dtype)
         tensors.append(flat.view(shape))
     if not tensors:
@@ -105,7 +113,10 @@ def _exactly(sock: socket, size: int, deadline: float) -> bytearray:
     view = memoryview(data)
     while view:
         if deadline < math.inf:
-            sock.settimeout(max(deadline - monotonic(), 1e-4))
+            remaining = deadline - monotonic()
+            if remaining <= 0:  # also when more is waiting: a flood has no end
+                raise TimeoutError
+            sock.settimeout(remaining)
         count = sock.recv_into(view)
         if not count:
             raise EOFError("the other side has ended")
@@ -156,9 +167,11 @@ def decode(node: Any, tensors: list[torch.Tensor], other: Callable[[list], Any],
     tag, *rest = node
     try:
         match tag:
-            case "list" | "tuple" | "set":
-                kind = {"list": list, "tuple": tuple, "set": set}[tag]
+            case "list" | "tuple":
+                kind = {"list": list, "tuple": tuple}[tag]
                 return kind([decode(item, tensors, other, depth + 1) for item in rest])
+            case "set":  # item by item: keys made to collide take hours, and only between items can a signal stop it
+                return {decode(item, tensors, other, depth + 1) for item in rest}
             case "dict":
                 pairs = [[decode(part, tensors, other, depth + 1) for part in pair] for pair in rest]
                 return {key: value for key, value in pairs}  # a pair of the wrong length raises
