@@ -74,9 +74,11 @@ def test_search_and_state_narrow_the_table_together(page, verdicts):
     expected = [s for s, (family, _) in people(COUNT).items() if family == "Müller"]
     assert len(column(page, 1)) == len(expected)
     expect(page.locator("#shown")).to_have_text(f"{len(expected)} of {COUNT} students")
-    page.get_by_label("State").select_option("crashed")
-    crashed = [s for s in expected if s in verdicts and verdicts[s].state == "crashed"]
-    assert sorted(text.split()[-1] for text in column(page, 1)) == sorted(crashed) and crashed
+    states = {s: verdicts[s].state for s in expected if s in verdicts}
+    state = next(state for state in states.values() if state != "graded")
+    page.get_by_label("State").select_option(state)
+    found = [s for s in states if states[s] == state]
+    assert sorted(text.split()[-1] for text in column(page, 1)) == sorted(found)
 
 
 def test_a_test_and_a_bar_filter_the_students(page, verdicts):
@@ -101,12 +103,13 @@ def test_the_heatmap_opens_the_sentence_and_the_students(page, verdicts):
     dialog = page.get_by_role("dialog")
     sentence = dialog.locator("blockquote").inner_text()
     number = int(row.locator("td button").first.get_attribute("aria-label").rpartition(" ")[2]) - 1
-    holders = [s for s, v in verdicts.items() if v.tests[number].diagnosis == sentence]
+    said = {s: [t.diagnosis.replace("`", "") for t in v.tests] for s, v in verdicts.items()}  # code is shown as code
+    holders = [s for s in said if said[s][number] == sentence]
     assert len(holders) > 1 and dialog.locator(".people li").count() == len(holders)
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
     row.locator("th button").click()
-    everyone = {s for s, v in verdicts.items() if any(t.diagnosis == sentence for t in v.tests)}
+    everyone = {s for s in said if sentence in said[s]}
     dialog.get_by_role("button", name="List them in the table").click()
     assert {text.split()[-1] for text in column(page, 1)} == everyone
 
