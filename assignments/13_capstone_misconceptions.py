@@ -3,6 +3,7 @@
 Named piece__what_is_wrong; the docstring is what a tutor would say. The grader replays a learner's calls on them.
 """
 
+import math
 import re
 
 import torch
@@ -284,6 +285,69 @@ def bert_name__one_digit_layers(name):
     return name
 
 
+def bert_name__letters_stripped(name):
+    """You strip the *letters* b, e, r, t and dots: lstrip takes a set of characters, so `encoder` loses its e. removeprefix takes a word."""
+    name = name.lstrip("bert.").replace("encoder.layer.", "encoder.layers.")
+    for a, b in {
+        "embeddings.word_embeddings.": "embeddings.token.",
+        "embeddings.position_embeddings.": "embeddings.position.",
+        "embeddings.token_type_embeddings.": "embeddings.segment.",
+        "embeddings.LayerNorm.": "embeddings.norm.",
+        "attention.self.query.": "attention.q_proj.",
+        "attention.self.key.": "attention.k_proj.",
+        "attention.self.value.": "attention.v_proj.",
+        "attention.output.dense.": "attention.out_proj.",
+        "attention.output.LayerNorm.": "norm1.",
+        "intermediate.dense.": "feedforward.up.",
+        "output.dense.": "feedforward.down.",
+        "output.LayerNorm.": "norm2.",
+    }.items():
+        name = name.replace(a, b)
+    return name
+
+
+def bert_name__norm1_inside_attention(name):
+    """You put norm1 inside the attention, `attention.norm1`. In our layer it stands beside it: the whole `attention.output.LayerNorm` becomes norm1."""
+    name = name.removeprefix("bert.").replace("encoder.layer.", "encoder.layers.")
+    for a, b in {
+        "embeddings.word_embeddings.": "embeddings.token.",
+        "embeddings.position_embeddings.": "embeddings.position.",
+        "embeddings.token_type_embeddings.": "embeddings.segment.",
+        "embeddings.LayerNorm.": "embeddings.norm.",
+        "attention.self.query.": "attention.q_proj.",
+        "attention.self.key.": "attention.k_proj.",
+        "attention.self.value.": "attention.v_proj.",
+        "attention.output.dense.": "attention.out_proj.",
+        "attention.output.LayerNorm.": "attention.norm1.",
+        "intermediate.dense.": "feedforward.up.",
+        "output.dense.": "feedforward.down.",
+        "output.LayerNorm.": "norm2.",
+    }.items():
+        name = name.replace(a, b)
+    return name
+
+
+def bert_name__ending_dropped(name):
+    """You drop the ending. `.weight` and `.bias` stay: they tell the two tensors of a map apart."""
+    name = name.removeprefix("bert.").replace("encoder.layer.", "encoder.layers.")
+    for a, b in {
+        "embeddings.word_embeddings.": "embeddings.token.",
+        "embeddings.position_embeddings.": "embeddings.position.",
+        "embeddings.token_type_embeddings.": "embeddings.segment.",
+        "embeddings.LayerNorm.": "embeddings.norm.",
+        "attention.self.query.": "attention.q_proj.",
+        "attention.self.key.": "attention.k_proj.",
+        "attention.self.value.": "attention.v_proj.",
+        "attention.output.dense.": "attention.out_proj.",
+        "attention.output.LayerNorm.": "norm1.",
+        "intermediate.dense.": "feedforward.up.",
+        "output.dense.": "feedforward.down.",
+        "output.LayerNorm.": "norm2.",
+    }.items():
+        name = name.replace(a, b)
+    return name.rsplit(".", 1)[0]
+
+
 def bert_name__right__patterns(name):
     patterns = [
         (r"^bert\.", ""),
@@ -415,6 +479,42 @@ def sentence_embedding__one_dtype(hidden, mask):
     return F.normalize((hidden.float() * real).sum(1) / real.sum(1).clamp(min=1), dim=-1)
 
 
+def sentence_embedding__special_tokens_left_out(hidden, mask):
+    """You leave [CLS] and [SEP] out. MiniLM's mean runs over all real tokens, those two included."""
+    keep = mask.clone()
+    keep[:, 0] = False
+    real = keep[:, :, None].to(hidden.dtype)
+    return F.normalize((hidden * real).sum(1) / real.sum(1).clamp(min=1), dim=-1)
+
+
+def sentence_embedding__at_most_one(hidden, mask):
+    """You divide by the length only when it is above 1. Every vector is brought to length 1, short ones are made longer."""
+    real = mask[:, :, None].to(hidden.dtype)
+    mean = (hidden * real).sum(1) / real.sum(1).clamp(min=1)
+    return mean / mean.norm(dim=-1, keepdim=True).clamp(min=1)
+
+
+def sentence_embedding__added_epsilon(hidden, mask):
+    """Your vectors are a little shorter than 1, since you add a number to the length. Divide by the length itself, or by a tiny number where that is 0 (F.normalize does so)."""
+    real = mask[:, :, None].to(hidden.dtype)
+    mean = (hidden * real).sum(1) / real.sum(1).clamp(min=1)
+    return mean / (mean.norm(dim=-1, keepdim=True) + 1e-3)
+
+
+def sentence_embedding__gradient_nan(hidden, mask):
+    """Your values are right, but an empty sentence makes the gradients nan: 0 / 0 was computed and then replaced. Keep it from being computed: F.normalize divides by at least a tiny number."""
+    real = mask[:, :, None].to(hidden.dtype)
+    mean = (hidden * real).sum(1) / real.sum(1).clamp(min=1)
+    return torch.nan_to_num(mean / mean.norm(dim=-1, keepdim=True))
+
+
+def sentence_embedding__whole_batch_length(hidden, mask):
+    """You divide by the length of the whole batch, taken as one long vector. Each sentence has a length of its own: dim=-1."""
+    real = mask[:, :, None].to(hidden.dtype)
+    mean = (hidden * real).sum(1) / real.sum(1).clamp(min=1)
+    return mean / mean.norm().clamp(min=1e-12)
+
+
 def sentence_embedding__right__sum_is_enough(hidden, mask):
     return F.normalize(hidden.masked_fill(~mask[..., None], 0.0).sum(1), dim=-1)  # the length is removed anyway
 
@@ -492,6 +592,42 @@ def search__absolute_cosine(queries, collection, k):
     """You take absolute values: a text that says the opposite (cosine −1) would count as equal. Keep the sign."""
     cosine = F.normalize(queries, dim=-1) @ F.normalize(collection, dim=-1).T
     return tuple(cosine.abs().topk(k, dim=-1))
+
+
+def search__softmax_of_scores(queries, collection, k):
+    """Your scores went through a softmax: the order is right, the numbers are no cosines."""
+    cosine = F.normalize(queries, dim=-1) @ F.normalize(collection, dim=-1).T
+    scores, rows = cosine.softmax(-1).topk(k, dim=-1)
+    return scores, rows
+
+
+def search__itself_left_out(queries, collection, k):
+    """You drop the best hit as if it were the query itself. The queries need not be in the collection: keep it."""
+    cosine = F.normalize(queries, dim=-1) @ F.normalize(collection, dim=-1).T
+    order = cosine.sort(dim=-1, descending=True)
+    k = min(k, collection.size(0) - 1)
+    return order.values[:, 1 : k + 1], order.indices[:, 1 : k + 1]
+
+
+def search__only_the_best(queries, collection, k):
+    """You return the best one only. The k best are asked for."""
+    cosine = F.normalize(queries, dim=-1) @ F.normalize(collection, dim=-1).T
+    best = cosine.max(-1, keepdim=True)
+    return best.values, best.indices
+
+
+def search__angles(queries, collection, k):
+    """You return angles. Asked for are the cosines themselves, the largest first."""
+    cosine = F.normalize(queries, dim=-1) @ F.normalize(collection, dim=-1).T
+    scores, rows = cosine.topk(k, dim=-1)
+    return scores.clamp(-1, 1).acos(), rows
+
+
+def search__divided_by_squares(queries, collection, k):
+    """You divide by the squared lengths. A cosine is q · c / (‖q‖ ‖c‖), without squares."""
+    cosine = queries @ collection.T / (queries.square().sum(-1)[:, None] * collection.square().sum(-1))
+    scores, rows = cosine.topk(k, dim=-1)
+    return scores, rows
 
 
 def search__right__sorted(queries, collection, k):
@@ -686,6 +822,125 @@ def first_divergence__tolerance_fixed(ours, reference, tolerance=1e-5, mask=None
         if not error <= 1e-5:
             return name, error
     return None
+
+
+def first_divergence__relative(ours, reference, tolerance=1e-5, mask=None):
+    """You compare relative differences. The largest absolute one is asked for, and it is what you return."""
+    shared = [name for name in ours if name in reference]
+    if not shared:
+        raise ValueError("nothing in common")
+    for name in shared:
+        a, b = ours[name], reference[name]
+        if mask is not None and a.shape[:2] == b.shape[:2] == mask.shape:
+            a, b = a[mask], b[mask]
+        if a.shape != b.shape:
+            return name, math.inf
+        error = float(((a - b).abs() / b.abs().clamp(min=1e-12)).max())
+        if not error <= tolerance:
+            return name, error
+    return None
+
+
+def first_divergence__nan_equals_nan(ours, reference, tolerance=1e-5, mask=None):
+    """Where both are nan you call them equal. nan never agrees, not even with nan: two broken models are not two right ones."""
+    shared = [name for name in ours if name in reference]
+    if not shared:
+        raise ValueError("nothing in common")
+    for name in shared:
+        a, b = ours[name], reference[name]
+        if mask is not None and a.shape[:2] == b.shape[:2] == mask.shape:
+            a, b = a[mask], b[mask]
+        if a.shape != b.shape:
+            return name, math.inf
+        if not torch.allclose(a, b, rtol=0, atol=tolerance, equal_nan=True):
+            return name, float((a - b).abs().max())
+    return None
+
+
+def first_divergence__mask_on_everything(ours, reference, tolerance=1e-5, mask=None):
+    """You apply the mask to every tensor. One of another shape, such as the pooled vector, has no (B, T) in front: compare it as it is."""
+    shared = [name for name in ours if name in reference]
+    if not shared:
+        raise ValueError("nothing in common")
+    for name in shared:
+        a, b = ours[name], reference[name]
+        if mask is not None:
+            a, b = a[mask], b[mask]
+        if a.shape != b.shape:
+            return name, math.inf
+        error = float((a - b).abs().max())
+        if not error <= tolerance:
+            return name, error
+    return None
+
+
+def first_divergence__masked_tensors_only(ours, reference, tolerance=1e-5, mask=None):
+    """With a mask you skip every tensor that it does not fit. They are compared, too, as they are."""
+    shared = [name for name in ours if name in reference]
+    if not shared:
+        raise ValueError("nothing in common")
+    for name in shared:
+        a, b = ours[name], reference[name]
+        if mask is not None:
+            if a.shape[:2] != mask.shape:
+                continue
+            a, b = a[mask], b[mask]
+        if a.shape != b.shape:
+            return name, math.inf
+        error = float((a - b).abs().max())
+        if not error <= tolerance:
+            return name, error
+    return None
+
+
+def first_divergence__mask_inverted(ours, reference, tolerance=1e-5, mask=None):
+    """You compare the padding and leave the real tokens out: the mask is True on real tokens."""
+    shared = [name for name in ours if name in reference]
+    if not shared:
+        raise ValueError("nothing in common")
+    for name in shared:
+        a, b = ours[name], reference[name]
+        if mask is not None and a.shape[:2] == b.shape[:2] == mask.shape:
+            a, b = a[~mask], b[~mask]
+        if a.shape != b.shape:
+            return name, math.inf
+        error = float((a - b).abs().max())
+        if not error <= tolerance:
+            return name, error
+    return None
+
+
+def first_divergence__alphabetical(ours, reference, tolerance=1e-5, mask=None):
+    """You walk through the names in alphabetical order: a set or `sorted` forgets the order in which the parts ran. Follow the order of `ours`."""
+    shared = sorted(set(ours) & set(reference))
+    if not shared:
+        raise ValueError("nothing in common")
+    for name in shared:
+        a, b = ours[name], reference[name]
+        if mask is not None and a.shape[:2] == b.shape[:2] == mask.shape:
+            a, b = a[mask], b[mask]
+        if a.shape != b.shape:
+            return name, math.inf
+        error = float((a - b).abs().max())
+        if not error <= tolerance:
+            return name, error
+    return None
+
+
+def first_divergence__all_of_them(ours, reference, tolerance=1e-5, mask=None):
+    """You return every difference. Only the first is asked for: the rest follow from it."""
+    shared = [name for name in ours if name in reference]
+    if not shared:
+        raise ValueError("nothing in common")
+    found = []
+    for name in shared:
+        a, b = ours[name], reference[name]
+        if mask is not None and a.shape[:2] == b.shape[:2] == mask.shape:
+            a, b = a[mask], b[mask]
+        error = math.inf if a.shape != b.shape else float((a - b).abs().max())
+        if not error <= tolerance:
+            found.append((name, error))
+    return found or None
 
 
 def first_divergence__right__shapes_asked_first(ours, reference, tolerance=1e-5, mask=None):
