@@ -7,7 +7,8 @@ import sys
 import textwrap
 from pathlib import Path
 
-from autograder.desk import add_commands
+from autograder import Problem
+from autograder.desk import add_commands, positive
 from autograder.sandbox import Limits, SandboxUnavailable, start_zygote
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -39,8 +40,9 @@ def main(argv: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    except (FileNotFoundError, NotADirectoryError, ConnectionError) as problem:
-        print(f"autograder: {problem}", file=sys.stderr)
+    except (Problem, OSError) as problem:
+        file = getattr(problem, "filename", None)
+        print(f"autograder: {f'{file}: {problem.strerror}' if file else problem}", file=sys.stderr)
         return 2
 
 
@@ -92,7 +94,7 @@ def parser() -> argparse.ArgumentParser:
         help="holds STUDENT/ASSIGNMENT/ASSIGNMENT.ipynb (default: class/submitted)",
     )
     sub.add_argument("--output", type=Path, metavar="DIR", help="where results go (default: the folder around DIR)")
-    sub.add_argument("--workers", type=int, metavar="N", help="submissions graded at a time (default: the cores)")
+    sub.add_argument("--workers", type=positive, metavar="N", help="submissions graded at a time (default: the cores)")
     sub.add_argument("--db", metavar="URL", help="the gradebook (default: sqlite, gradebook.db in the output folder)")
     sub.add_argument("--scheduler", metavar="ADDRESS", help="grade on the workers of a Dask scheduler, tcp://HOST:8786")
     sub.add_argument("--json", type=Path, metavar="FILE", help="also write all verdicts to FILE")
@@ -117,7 +119,7 @@ def parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("assignments", nargs="*", metavar="ASSIGNMENT", help="which assignments (default: all)")
     sub.add_argument("--write", type=Path, metavar="FILE", help="also write the whole table as a page")
-    sub.add_argument("--workers", type=int, metavar="N", help="processes (default: the cores)")
+    sub.add_argument("--workers", type=positive, metavar="N", help="processes (default: the cores)")
 
     sub = command(
         "assemble",
@@ -128,7 +130,7 @@ def parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("exercises", type=Path, metavar="EXERCISES_DIR", help="holds ASSIGNMENT/ASSIGNMENT.ipynb")
     sub.add_argument("-o", "--output", type=Path, default=Path("my_encoder"), metavar="DIR", help="(my_encoder)")
-    sub.add_argument("--workers", type=int, metavar="N", help="notebooks checked at a time (default: the cores)")
+    sub.add_argument("--workers", type=positive, metavar="N", help="notebooks checked at a time (default: the cores)")
     unsafe(sub)
     return top
 
@@ -189,6 +191,8 @@ def grade(args: argparse.Namespace) -> int:
     found = find_submissions(submitted, names)
     limits = replace(Limits(), **{f"{n}_seconds": getattr(args, f"{n}_seconds") for n in ("cell", "test", "total")})
     grading = Grading(args.course, output, limits, not args.unsafe_no_sandbox)
+    for name in args.assignments:
+        grading.assignment(name)  # a name nobody knows is an error, not an empty class
     url = args.db or f"sqlite:///{output.absolute()}/gradebook.db"
     executor = in_processes
     if args.scheduler:
@@ -206,7 +210,8 @@ def grade(args: argparse.Namespace) -> int:
     with Book(url) as book:
         LatePolicy.load(args.course).apply(book.api)
     if args.json:
-        args.json.write_text(json.dumps([v.as_json() for v in verdicts], indent=1, ensure_ascii=False) + "\n")
+        text = json.dumps([v.as_json() for v in verdicts], indent=1, ensure_ascii=False)
+        args.json.write_text(text + "\n", encoding="utf-8")
     for verdict in verdicts:
         points = f"{verdict.score:5g} / {verdict.max_score:<5g}"
         print(f"{verdict.student:20} {verdict.assignment:18} {points} {verdict.state}")
@@ -227,7 +232,10 @@ def verify(args: argparse.Namespace) -> int:
 def feedback(args: argparse.Namespace) -> int:
     from autograder.feedback import write_feedback
 
-    pages = write_feedback(args.output or args.course / "class", args.course, args.book)
+    output = args.output or args.course / "class"
+    pages = write_feedback(output, args.course, args.book)
+    if not pages:
+        raise Problem(f"there are no receipts in {output}: grade first")
     print(f"{len(pages)} pages written")
     return 0
 

@@ -46,7 +46,7 @@ class Row:
             return f"{what}: {self.verdict.state}: {self.verdict.for_instructor}"
         if self.version.right:
             return f"{what}: right, but rejected: {'; '.join(f'{t.sentence}: {t.message}' for t in failed)}"
-        said = "; ".join(dict.fromkeys(t.diagnosis for t in failed if t.diagnosis)) or "nothing"
+        said = "; ".join(dict.fromkeys([t.diagnosis for t in failed if t.diagnosis] or self.verdict.notes)) or "nothing"
         return f"{what}: caught, but the tutor said: {said}" if self.caught else f"{what}: wrong, but got full marks"
 
 

@@ -16,10 +16,17 @@ from pathlib import Path
 
 import torch
 
-from autograder.assignment import MAX_NOTEBOOK, Assignment, Unreadable, digest, read_cells
-from autograder.assignment import _defined as bound_names
-from autograder.assignment import _loaded as names_read
-from autograder.assignment import _without_magics as without_magics
+from autograder.assignment import (
+    IMPORTS,
+    MAX_NOTEBOOK,
+    Assignment,
+    Unreadable,
+    bound_names,
+    digest,
+    names_read,
+    read_cells,
+    without_magics,
+)
 from autograder.grade import course_key, in_processes, read_regular
 from autograder.sandbox import LIMITS
 from autograder.score import Task, Verdict
@@ -28,7 +35,6 @@ from autograder.session import Session, Stopped
 CERTIFICATE = "certificate.html"
 LIVES_IN = re.compile(r"# This piece lives in encoder/(\w+)\.py")
 DEFINITION = ast.FunctionDef | ast.ClassDef
-IMPORT = ast.Import | ast.ImportFrom
 SENTENCES = [
     "A man plays the guitar on a small stage.",
     "Somebody strums a guitar.",
@@ -201,7 +207,7 @@ def replaced(text: str, module: str, name: str, cells: list[str], where: dict[st
             continue  # a stand-in, handed out for what the module really has
         if used in have:
             raise Rescue(f"it uses a {used} of its own, and encoder/{module}.py has another one")
-        if isinstance(statement, IMPORT):
+        if isinstance(statement, IMPORTS):
             imports.append(as_import(come_from[1], used))
         else:
             helpers.insert(0, helper)
@@ -209,7 +215,7 @@ def replaced(text: str, module: str, name: str, cells: list[str], where: dict[st
     old = next(s for s in tree.body if isinstance(s, DEFINITION) and s.name == name)
     lines = text.splitlines()
     lines[first_line(old) - 1 : old.end_lineno] = ["\n\n\n".join([*helpers, source])]
-    last_import = max((s.end_lineno or 0 for s in tree.body if isinstance(s, IMPORT)), default=0)
+    last_import = max((s.end_lineno or 0 for s in tree.body if isinstance(s, IMPORTS)), default=0)
     lines[last_import:last_import] = imports
     return "\n".join(lines) + "\n"
 
@@ -244,7 +250,7 @@ def own_definition(statements: list[tuple[ast.stmt, str]], name: str) -> tuple[a
 
 def origin(statement: ast.stmt, name: str) -> tuple[str, str]:
     """What a statement binds `name` to: ("import", its full name), or ("here", the text that defines it)."""
-    if not isinstance(statement, IMPORT):
+    if not isinstance(statement, IMPORTS):
         return "here", ast.unparse(statement)
     alias = next(a for a in statement.names if (a.asname or a.name).split(".")[0] == name)
     if isinstance(statement, ast.ImportFrom):

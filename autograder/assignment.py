@@ -114,7 +114,7 @@ class Assignment:
     def pieces(self) -> dict[str, str]:
         """The names a submission must define, each with the solution cell it belongs to."""
         statements = [(cell, s) for cell, source in self.solutions.items() for s in ast.parse(source).body]
-        return {name: cell for cell, s in statements if not isinstance(s, IMPORTS) for name in _defined(s)}
+        return {name: cell for cell, s in statements if not isinstance(s, IMPORTS) for name in bound_names(s)}
 
     @cached_property
     def values(self) -> set[str]:
@@ -131,7 +131,7 @@ class Assignment:
     @cached_property
     def libraries(self) -> list[str]:
         """The modules that its cells import, and the compiler that an optimiser's first step would import."""
-        source = "\n".join([*map(_without_magics, self.given), *self.solutions.values()])
+        source = "\n".join([*map(without_magics, self.given), *self.solutions.values()])
         names = {"torch._dynamo"} if "optim" in source else set()
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.Import):
@@ -151,7 +151,7 @@ class Assignment:
                 shown = HIDDEN.sub("", source).strip()
                 points, hidden = float(meta["points"]), shown != source.strip()
                 setup = needed(above, source, set(self.pieces))
-                used = tuple(sorted(set(self.pieces) & _loaded(ast.parse(f"{setup}\n{source}"))))
+                used = tuple(sorted(set(self.pieces) & names_read(ast.parse(f"{setup}\n{source}"))))
                 tests.append(Test(meta["grade_id"], sentence, points, source, hidden, shown, setup, used, meta))
             elif cell["cell_type"] == "code" and not _is_graded(cell):
                 above.append(cell["source"])
@@ -169,29 +169,29 @@ def _is_graded(cell: dict) -> bool:
 
 def needed(cells: list[str], user: str, pieces: set[str]) -> str:
     """The statements of `cells` that `user` depends on: a plot or a long experiment is not run just to grade."""
-    statements = [s for source in cells for s in ast.parse(_without_magics(source)).body]
+    statements = [s for source in cells for s in ast.parse(without_magics(source)).body]
     late: set[str] = set()  # what kept functions read: it may be defined below them
     while True:
         wanted = set(late)
         for statement in reversed(ast.parse(user).body):
-            wanted = wanted - set(_defined(statement)) | _loaded(statement)
+            wanted = wanted - set(bound_names(statement)) | names_read(statement)
         kept: list[ast.stmt] = []
         for statement in reversed(statements):
             wanted -= pieces
-            if wanted & {*_defined(statement), *_changed(statement)}:
+            if wanted & {*bound_names(statement), *_changed(statement)}:
                 kept.append(statement)
-                wanted = wanted - set(_defined(statement)) | _loaded(statement)
-        found = late.union(*(_loaded(s) for s in kept if isinstance(s, ast.FunctionDef | ast.ClassDef)))
+                wanted = wanted - set(bound_names(statement)) | names_read(statement)
+        found = late.union(*(names_read(s) for s in kept if isinstance(s, ast.FunctionDef | ast.ClassDef)))
         if found == late:
             return "\n".join(ast.unparse(s) for s in reversed(kept))
         late = found
 
 
-def _without_magics(source: str) -> str:
+def without_magics(source: str) -> str:
     return "\n".join("" if line.startswith(("%", "!")) else line for line in source.split("\n"))
 
 
-def _loaded(statement: ast.AST) -> set[str]:
+def names_read(statement: ast.AST) -> set[str]:
     """The global names that a statement (or a whole cell), or a function it defines, reads."""
     names, scopes = set(), [symtable.symtable(ast.unparse(statement), "<cell>", "exec")]
     for scope in scopes:
@@ -201,7 +201,7 @@ def _loaded(statement: ast.AST) -> set[str]:
     return names
 
 
-def _defined(statement: ast.stmt) -> list[str]:
+def bound_names(statement: ast.stmt) -> list[str]:
     """The names that a top-level statement is sure to bind."""
     match statement:
         case ast.FunctionDef() | ast.ClassDef():

@@ -25,7 +25,7 @@ from distributed import Client, as_completed
 from distributed.scheduler import KilledWorker
 
 from autograder.assignment import digest
-from autograder.grade import ATTEMPTS, ENGINE, _prepare_worker, grade_one, start_workers
+from autograder.grade import ATTEMPTS, ENGINE, grade_one, prepare_worker, start_workers
 from autograder.sandbox import start_zygote
 from autograder.verdict import Task, Verdict, grader_failed
 
@@ -74,7 +74,7 @@ def _connect(address: str) -> Client:
                 f"these workers have another version of the grader or packages: {', '.join(other)}"
             )
         return client
-    except (OSError, TimeoutError) as problem:
+    except (OSError, TimeoutError, ValueError) as problem:  # ValueError: not an address
         if client:
             client.close()
         if isinstance(problem, ClusterUnavailable):
@@ -96,7 +96,7 @@ def _pool(deaths: int) -> ProcessPoolExecutor:
     """A process for the grader's own part, so that neither a long test nor its end harms the worker."""
     start_zygote()
     start_workers()
-    return ProcessPoolExecutor(1, get_context("forkserver"), initializer=_prepare_worker)
+    return ProcessPoolExecutor(1, get_context("forkserver"), initializer=prepare_worker)
 
 
 deaths = 0

@@ -7,6 +7,15 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 
+from autograder import Problem
+
+
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return number
+
 
 def add_commands(command: Callable[..., argparse.ArgumentParser]) -> None:
     def results(sub: argparse.ArgumentParser) -> None:
@@ -50,7 +59,7 @@ def add_commands(command: Callable[..., argparse.ArgumentParser]) -> None:
 
     sub = command("worker", worker, "grade here for a Dask scheduler (see autograder/cluster.py)")
     sub.add_argument("scheduler", metavar="ADDRESS", help="like tcp://head:8786")
-    sub.add_argument("--workers", type=int, metavar="N", help="submissions graded at a time (default: the cores)")
+    sub.add_argument("--workers", type=positive, metavar="N", help="submissions graded at a time (default: the cores)")
 
 
 def output_of(args: argparse.Namespace) -> Path:
@@ -84,24 +93,20 @@ def report(args: argparse.Namespace) -> int:
 
 def export(args: argparse.Namespace) -> int:
     from autograder.grade import write_atomically
-    from autograder.lms import NotARoster, Roster, as_canvas, as_csv, as_moodle, grades
+    from autograder.lms import Roster, as_canvas, as_csv, as_moodle, grades
 
     missing = "0" if args.missing_zero else ""
-    try:
-        if args.to != "csv" and not args.roster:
-            raise NotARoster(f"--to {args.to} needs --roster: the file to fill in")
-        with gradebook(args) as api:
-            found = grades(api, args.assignments)
-        if not found:
-            raise NotARoster("the gradebook has no grades for that")
-        if args.to == "csv":
-            exported = as_csv(found)
-        else:
-            fill = as_canvas if args.to == "canvas" else as_moodle
-            exported = fill(found, Roster.read(args.roster), missing)
-    except NotARoster as problem:
-        print(f"autograder: {problem}", file=sys.stderr)
-        return 2
+    if args.to != "csv" and not args.roster:
+        raise Problem(f"--to {args.to} needs --roster: the file to fill in")
+    with gradebook(args) as api:
+        found = grades(api, args.assignments)
+    if not found:
+        raise Problem("the gradebook has no grades for that")
+    if args.to == "csv":
+        exported = as_csv(found)
+    else:
+        fill = as_canvas if args.to == "canvas" else as_moodle
+        exported = fill(found, Roster.read(args.roster), missing)
     if args.file:
         write_atomically(args.file, exported.text)
     else:
@@ -111,21 +116,21 @@ def export(args: argparse.Namespace) -> int:
 
 
 def collect(args: argparse.Namespace) -> int:
-    from zipfile import BadZipFile
+    from zoneinfo import ZoneInfo
 
     from autograder.assignment import Assignment
-    from autograder.lms import NotARoster, Roster
+    from autograder.lms import Roster
     from autograder.lms import collect as unpack
 
     Assignment.load(args.course, args.assignment)  # a name nobody knows would never be graded
     try:
-        roster = Roster.read(args.roster)
-        with gradebook(args, new=True) as api:
-            roster.enter(api)
-        found = unpack(args.zip, args.assignment, roster, output_of(args) / "submitted", args.timezone)
-    except (NotARoster, BadZipFile) as problem:
-        print(f"autograder: {problem}", file=sys.stderr)
-        return 2
+        ZoneInfo(args.timezone)
+    except (KeyError, ValueError, OSError):
+        raise Problem(f"there is no time zone {args.timezone}") from None
+    roster = Roster.read(args.roster)
+    with gradebook(args, new=True) as api:
+        roster.enter(api)
+    found = unpack(args.zip, args.assignment, roster, output_of(args) / "submitted", args.timezone)
     print(f"{len(found.taken)} of {len(roster.people)} people: notebook collected for {args.assignment}")
     for title, lines in (
         ("Handed in nothing", found.nothing),

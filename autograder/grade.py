@@ -10,13 +10,14 @@ import json
 import multiprocessing
 import os
 import platform
+import re
 import resource
 import secrets
 import signal
 import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -25,11 +26,13 @@ from itertools import chain, islice
 from multiprocessing import forkserver
 from pathlib import Path
 
+from autograder import Problem
 from autograder.assignment import MAX_NOTEBOOK, Assignment, digest
 from autograder.sandbox import LIMITS, MALLOC, Limits, start_zygote
 from autograder.verdict import Task, TestResult, Verdict, grader_failed
 
 ENGINE = ("assignment", "diagnose", "guest", "restore", "sandbox", "score", "session", "verdict", "wire", "zygote")
+NO_NAME = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # a new line, or bytes that are no text
 MAX_FILES = 1000
 MAX_FILES_BYTES = 64 << 20
 WORKER_MEMORY = 16 << 30
@@ -95,6 +98,8 @@ def find_submissions(directory: Path, assignments: Iterable[str]) -> list[Submis
         for student in sorted(p for p in directory.iterdir() if p.is_dir() and not p.is_symlink()):
             folder = student / assignment
             if folder.is_dir() and not folder.is_symlink():
+                if NO_NAME.search(student.name):
+                    raise Problem(f"the folder {student.name!r} in {directory} cannot be a student's name: rename it")
                 found.append(Submission(student.name, assignment, folder))
     return found
 
@@ -124,6 +129,10 @@ def environment(root: Path, assignment: Assignment) -> str:
 # -- receipts ------------------------------------------------------------------------------------------------------
 
 
+class NotAReceipt(Problem):
+    """It is broken, or of another version."""
+
+
 @dataclass(frozen=True)
 class Receipt:
     """Why a grade is what it is, and what it takes to find it again."""
@@ -142,11 +151,14 @@ class Receipt:
 
     @classmethod
     def read(cls, path: Path) -> "Receipt":
-        data = json.loads(path.read_text(encoding="utf-8"))
-        verdict = data["verdict"]
-        tests = tuple(TestResult(**test) for test in verdict.pop("tests"))
-        notes = tuple(verdict.pop("notes"))
-        return cls(**(data | {"verdict": Verdict(**verdict, tests=tests, notes=notes)}))
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+            verdict = data["verdict"]
+            tests = tuple(TestResult(**test) for test in verdict.pop("tests"))
+            notes = tuple(verdict.pop("notes"))
+            return cls(**(data | {"verdict": Verdict(**verdict, tests=tests, notes=notes)}))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise NotAReceipt(f"{path} is not a receipt of this grader: grade again to write it anew") from None
 
     def still_holds(self, submission: str, environment: str, assignment: Assignment) -> tuple[TestResult, ...]:
         """The results that need not be found again."""
@@ -193,7 +205,7 @@ def in_processes(tasks: Iterable[Task], workers: int) -> Iterator[tuple[Task, Ve
     while retry or not exhausted:
         # After a death nobody knows whose fault it was: the candidates are tried again one at a time.
         alone = bool(retry)
-        with ProcessPoolExecutor(1 if alone else workers, context, initializer=_prepare_worker) as pool:
+        with ProcessPoolExecutor(1 if alone else workers, context, initializer=prepare_worker) as pool:
             running: dict[Future, Task] = {}
             try:
                 while True:
@@ -218,7 +230,7 @@ def in_processes(tasks: Iterable[Task], workers: int) -> Iterator[tuple[Task, Ve
                         retry.append(task)
 
 
-def _prepare_worker() -> None:
+def prepare_worker() -> None:
     """Die with the grader, and bound what a test may compute with what comes from a sandbox."""
     threading.Thread(target=_die_with_grader, daemon=True).start()
     resource.setrlimit(resource.RLIMIT_AS, (WORKER_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
@@ -276,7 +288,7 @@ class Grading:
         assignment = self.assignment(submission.assignment)
         try:
             receipt = Receipt.read(self.receipt_path(submission))
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+        except (FileNotFoundError, NotAReceipt):
             return None, ()
         same = receipt.verdict.sandboxed == self.sandboxed and receipt.limits == asdict(self.limits)
         same = same and self.notebook_path(submission).exists()
@@ -308,11 +320,11 @@ def grade_class(
                 yield grading.task(submission, known)
 
     start_zygote()
-    making = threading.Thread(target=_make_gradebook, args=(url,))
-    making.start()  # the first submissions are graded meanwhile
-    results = executor(tasks(), workers)
-    first = list(islice(results, 1))
-    making.join()
+    with ThreadPoolExecutor(1) as thread:
+        making = thread.submit(_make_gradebook, url)  # the first submissions are graded meanwhile
+        results = executor(tasks(), workers)
+        first = list(islice(results, 1))
+        making.result()
     from autograder.gradebook import Book
 
     with Book(url) as book:

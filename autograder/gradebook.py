@@ -12,8 +12,9 @@ from alembic.script import ScriptDirectory
 from nbgrader.api import Comment, Grade, Gradebook, MissingEntry, Student, SubmittedAssignment, SubmittedNotebook
 from nbgrader.preprocessors import ClearSolutions, ComputeChecksums, LockCells, SaveCells
 from nbgrader.utils import parse_utc
-from sqlalchemy.exc import SAWarning
+from sqlalchemy.exc import SAWarning, SQLAlchemyError
 
+from autograder import Problem
 from autograder.assignment import Assignment
 from autograder.verdict import Verdict
 
@@ -39,12 +40,16 @@ class Book:
         self.url = url = url.replace("postgresql://", "postgresql+psycopg2://", 1)
         warnings.filterwarnings("ignore", category=SAWarning)  # nbgrader adds objects in a way SQLAlchemy 2.1 frowns at
         path = Path(url.removeprefix("sqlite:///"))
-        if url.startswith("sqlite:///") and not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            new = path.with_name(f".{path.name}.{os.getpid()}")
-            Gradebook(f"sqlite:///{new}", COURSE).close()
-            os.replace(new, path)  # a half-made gradebook would never be completed
-        self.api = Gradebook(url, COURSE)
+        try:
+            if url.startswith("sqlite:///") and not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                new = path.with_name(f".{path.name}.{os.getpid()}")
+                Gradebook(f"sqlite:///{new}", COURSE).close()
+                os.replace(new, path)  # a half-made gradebook would never be completed
+            self.api = Gradebook(url, COURSE)
+        except SQLAlchemyError as problem:
+            reason = str(getattr(problem, "orig", None) or problem).partition("\n")[0]
+            raise Problem(f"the gradebook {url.rpartition('@')[2]} cannot be used: {reason}") from None
         self.known: dict[str, tuple] = {}
 
     def __enter__(self) -> "Book":

@@ -21,6 +21,7 @@ import dateutil.parser
 from nbgrader.api import Assignment, Gradebook, Student, SubmittedAssignment
 from sqlalchemy import select
 
+from autograder import Problem
 from autograder.assignment import MAX_NOTEBOOK
 
 CANVAS_FILE = re.compile(r"[^_]*_(?P<late>LATE_)?(?P<number>\d+)_(?P<file>\d+)_(?P<name>.+)")
@@ -29,7 +30,7 @@ MOODLE_TIME = "Last modified (submission)"
 CANVAS_PEOPLE = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 
 
-class NotARoster(ValueError):
+class NotARoster(Problem):
     """The sentence says what is wrong with the file."""
 
 
@@ -58,7 +59,10 @@ class Roster:
 
     @classmethod
     def read(cls, path: Path) -> "Roster":
-        text = path.read_text(encoding="utf-8-sig")
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError:
+            raise NotARoster(f"{path} is not text in UTF-8") from None
         first = text.partition("\n")[0]
         dialect = {"delimiter": ";" if first.count(";") > first.count(",") else ","}
         table = csv.DictReader(io.StringIO(text), **dialect)
@@ -131,6 +135,9 @@ def collect(archive: Path, assignment: str, roster: Roster, submitted: Path, zon
     result = Collected()
     by_number = {person.number: person for person in roster.people}
     uploads: dict[str, list[Upload]] = defaultdict(list)
+    if not zipfile.is_zipfile(archive):
+        archive.stat()  # raises when there is none
+        raise Problem(f"{archive} is not a zip file")
     with zipfile.ZipFile(archive) as zipped:
         for info in zipped.infolist():
             if info.is_dir():
