@@ -123,6 +123,43 @@ body = json.dumps({'value': True, 'outputs': [], 'error': None, 'defined': ['dou
 for fd in range(3, 20):
     try: os.write(fd, struct.pack('>II', len(body), 0) + body)
     except OSError: pass"""
+# What attacks need that write to the socket themselves.
+SOCKET = """import json, os, socket, struct, threading, time
+grader = socket.socket(fileno=os.dup(3))
+def frame(message, tensors=b''):
+    body = json.dumps(message).encode()
+    return struct.pack('>II', len(body), len(tensors)) + body + tensors
+def indexed(index): return len(index).to_bytes(8, 'little') + index
+"""
+FLOOD = """def flood():
+    while True: grader.sendall(frame({'callback': 0}) * 1000)
+def drain():
+    while True: grader.recv(1 << 20)
+for work in (flood, drain): threading.Thread(target=work, daemon=True).start()
+while True: time.sleep(1)"""
+INDEX_BOMB = """def double(x):
+    grader.sendall(frame({'value': 1}, indexed(b'[' + b'[],' * (3 << 20) + b'[]]')))
+    time.sleep(60)"""
+DIMENSIONS = """def double(x):
+    index = {'0': {'dtype': 'F32', 'shape': [1] * 100_000, 'data_offsets': [0, 4]}}
+    grader.sendall(frame({'value': ['tensor', 0, -1]}, indexed(json.dumps(index).encode()) + bytes(4)))
+    time.sleep(60)"""
+LATE_LEAK = """seen, init = [], nn.Module.__init__
+def double(x):
+    seen.append(x.tolist())
+    return x
+def tell(self):
+    if len(seen) == 2: raise ValueError(f'SECRET-INPUT {seen}')
+    init(self)
+nn.Module.__init__ = tell"""
+TIMEOUT_LEAK = """import linecache
+def double(x):
+    if x.ndim == 1: return x
+    name = '<ipython-input-x>'
+    linecache.cache[name] = 1, None, [f'SECRET-INPUT {x.tolist()}'], name
+    exec(compile('while True: pass', name, 'exec'))"""
+TRACE = "import sys\ndef trace(*_): raise SystemExit(0)\nsys.settrace(trace)"
+PICTURES = "from IPython.display import display\ndisplay({'image/png': 'A' * (3 << 20)}, raw=True)"
 
 CODE = [
     # patching what tests use
@@ -180,7 +217,14 @@ CODE = [
         quietly("from IPython.display import *; display(HTML('<script>'))"),
     ),
     code("forged frame", "writes answers to the grader's socket", FORGED_FRAME, 0),
+    code("callback flood", "asks the grader without end, and never answers", SOCKET + FLOOD, 3, "timed out"),
+    code("index bomb", "an index of a million lists", "", 3, "crashed", SOCKET + INDEX_BOMB),
+    code("100,000 dimensions", "a tensor over which torch takes hours", "", 3, "crashed", SOCKET + DIMENSIONS),
+    code("no values", "a tensor on the meta device", "", wrong="def double(x): return (2 * x).to('meta')\n"),
+    code("ended loop", "ends the test's own loop", "", wrong="def double(x): raise StopIteration\n"),
     # exits and signals
+    code("closes the socket", "hangs up on the grader", "import os; os.close(3)", 3, "crashed"),
+    code("trace function", "every later call exits", TRACE),
     code("os._exit in a cell", "the process ends", "import os; os._exit(0)", 3, "crashed"),
     code("os._exit in a call", "it ends when tested", "", 3, "crashed", "import os\ndef double(x): os._exit(0)\n"),
     code("SystemExit", "exits with status 0", "raise SystemExit(0)"),
@@ -216,6 +260,8 @@ CODE = [
         "",
         wrong="def double(x):\n    print('SECRET-INPUT', x.tolist())\n    return x\n",
     ),
+    code("hidden inputs told later", "in the error of a test that is shown", "", 1, wrong=LATE_LEAK),
+    code("hidden inputs in a time-out", "as the line at which it hangs", "", 3, "timed out", TIMEOUT_LEAK),
     # reading
     code(
         "reads solutions",
@@ -361,7 +407,20 @@ def _markdown(notebook: dict) -> None:
         cell["cell_type"] = "markdown"
 
 
+def _flood(notebook: dict) -> None:
+    notebook["cells"][2:2] = [{"cell_type": "code", "source": PICTURES, "metadata": {}}] * 30
+
+
+def _odd_cells(notebook: dict) -> None:
+    notebook["cells"] += [
+        {"cell_type": "code", "source": "half = '\ud800'", "metadata": {}},
+        {"cell_type": ["code"], "source": {"a": 1}, "metadata": [1]},
+    ]
+
+
 FILES = [
+    Attack("output flood", "90 MB of pictures from many cells", changed(_flood), 3),
+    Attack("odd cells", "half a character, and cells of no kind", changed(_odd_cells), 3),
     Attack("edited tests", "tests say assert True", changed(_edit), 3, "tampered"),
     Attack("removed tests", "no test is left", changed(_remove), 3, "tampered"),
     Attack("removed tests, right answer", "an honest accident", changed(_remove, wrong=False), 6, "tampered"),

@@ -1,5 +1,7 @@
 """Every known mistake of every assignment is caught and named; every right answer in another style is accepted."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -32,6 +34,24 @@ def test_the_solution_gets_everything_and_the_exercise_nothing(name: str, course
     solved, empty = (grade_submission(Task("", assignment, data, b"key")) for data in (assignment.notebook, exercise))
     assert (solved.state, solved.score) == ("graded", solved.max_score), solved.as_json()
     assert (empty.state, empty.score) == ("graded", 0), empty.as_json()
+
+
+def test_mistakes_are_named_beside_an_accelerator(course: Path):
+    """In a process of its own: a backend that is registered stays."""
+    script = f"""
+import torch
+from pathlib import Path
+from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+_setup_privateuseone_for_python_backend("gpu")
+from autograder.assignment import Assignment
+from autograder.diagnose import Diagnosis
+from autograder.session import Call
+x = torch.randn(3)
+call = Call("double", None, "", "", (x,), {{}}, 0, True, False, result=x * x, complete=True)
+print(Diagnosis(Assignment.load(Path({str(course)!r}), "01_tiny"), {{"test": [call]}}).of("test", False))
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert run.stdout == "You square instead of doubling.\n", run.stderr
 
 
 def test_the_matrix_page_shows_what_is_not_as_it_should_be():

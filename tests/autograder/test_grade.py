@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 from tiny import NAME, answer, tiny_solution, to_bytes, write_course
 
+from autograder import Problem
 from autograder import grade as module
+from autograder.__main__ import main
 from autograder.feedback import as_text, write_feedback
 from autograder.grade import Grading, Receipt, Submission, find_submissions, grade_class, in_processes, verify
 from autograder.gradebook import Book
@@ -147,6 +149,60 @@ def test_odd_names_of_students_are_only_names(class_root: Path):
     run = Run(class_root)
     assert all(run.book()[student] == 6 for student in run.verdicts if student not in ("bob", "eve"))
     assert len(run.verdicts) == 7
+
+
+def test_a_name_that_is_no_text_is_said_before_anything_is_graded(class_root: Path):
+    hand_in(class_root, os.fsdecode(b"Zo\xeb"), to_bytes(answer()))
+    with pytest.raises(Problem, match="rename"):
+        Run(class_root)
+
+
+def test_odd_files_stop_nobody(class_root: Path):
+    hand_in(class_root, "a-folder", b"").unlink()
+    (class_root / "submitted" / "a-folder" / NAME / f"{NAME}.ipynb").mkdir()
+    (hand_in(class_root, "a-time", to_bytes(answer())).parent / "timestamp.txt").write_text("yesterday, 99 o'clock")
+    beside = hand_in(class_root, "a-name", to_bytes(answer())).parent
+    for name in (b"\xff\xfe", b"new\nline", b"data.csv"):
+        (beside / os.fsdecode(name)).touch()
+    run = Run(class_root)
+    assert {s: run.book()[s] for s in ("a-folder", "a-time", "a-name", "ada")} == {
+        "a-folder": 0,
+        "a-time": 6,
+        "a-name": 6,
+        "ada": 6,
+    }
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "check nowhere/01_tiny.ipynb",
+        "check 99_unknown.ipynb",
+        "grade 99_unknown --submissions submitted",
+        "grade --submissions nowhere",
+        "grade --submissions submitted --db nonsense",
+        "grade --submissions submitted --output broken.json",
+        "verify broken.json",
+        "verify nowhere.json",
+        "verify .",
+        "feedback --output .",
+        "report --output .",
+        "export --output .",
+        "export --output broken",
+        "export --output . --db sqlite:///broken.json",
+        "collect broken.json 01_tiny --roster roster.csv --output new",
+        "collect broken.json 01_tiny --roster broken.json --output new",
+        "collect broken.json 01_tiny --roster roster.csv --timezone Mars/Olympus --output new",
+        "assemble nowhere",
+    ],
+)
+def test_a_mistake_at_the_command_line_gets_one_sentence(command: str, class_root: Path, monkeypatch, capsys):
+    monkeypatch.chdir(class_root)
+    Path("broken.json").write_bytes(b'{"verdict": "\xff')
+    Path("roster.csv").write_text("Student,ID\nAda,1\n")
+    assert main(["--course", str(class_root), *command.split()]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("autograder: ") and said.count("\n") == 1, said
 
 
 def test_files_beside_the_notebook_are_there(class_root: Path):

@@ -205,12 +205,16 @@ def test_in_a_notebook(case: str):
         ("def f(x): pass", "f(1).shape", "could not use what your code gave it. AttributeError"),
         ("def f(x): raise NotImplementedError()", "f(1)", "Not written yet"),
         ("f = None", "f(1)", "Your code raised TypeError"),
+        ("def f(x): raise StopIteration", "assert all(map(f, [1, 2]))", "Your code raised StopIteration"),
+        ("def f(x): return '\\u202e\\x1b[31m' + 'x' * 5000", "assert f(1) == 2, f(1)", "xxx…"),
     ],
 )
 def test_a_failure_says_what_is_wrong(piece: str, test: str, message: str, course):
     right = one_piece({"f": "def f(x): return x + 1"}, test)
     verdict = grade_own(right, one_piece({"f": piece}, test).notebook)
-    assert not verdict.tests[0].passed and message in verdict.tests[0].message, verdict.tests[0].message
+    said = verdict.tests[0].message
+    assert not verdict.tests[0].passed and message in said, said
+    assert len(said) < 2100 and not {"\u202e", "\x1b"} & set(said), "safe to show"
 
 
 def test_a_syntax_error_is_shown_with_its_line(course):

@@ -1,6 +1,7 @@
 """What comes over the wire is plain or refused."""
 
 import json
+import signal
 import socket
 import time
 
@@ -82,6 +83,8 @@ def test_a_malformed_value_is_refused(node):
         {"dtype": "F32", "shape": [-1, -2], "data_offsets": [0, 8]},
         {"dtype": "OBJECT", "shape": [1], "data_offsets": [0, 8]},
         {"dtype": "F32", "shape": "2", "data_offsets": [0, 8]},
+        {"dtype": "F32", "shape": [0, 10**40], "data_offsets": [0, 0]},
+        {"dtype": "F32", "shape": [1] * 65, "data_offsets": [0, 4]},
         {"dtype": "F32"},
         [],
     ],
@@ -112,6 +115,41 @@ def test_a_slow_sender_cannot_stretch_the_deadline(pair):
     theirs.sendall(b"\x00")
     with pytest.raises(TimeoutError):
         wire.receive(ours, time.monotonic() + 0.05)
+
+
+def test_a_sender_that_never_stops_cannot_stretch_it_either(pair):
+    ours, theirs = pair
+    theirs.sendall(frame(b"{}"))
+    with pytest.raises(TimeoutError):
+        wire.receive(ours, time.monotonic() - 1)
+
+
+def test_keys_made_to_collide_can_be_interrupted():
+    node = ["set", *(i * (2**61 - 1) for i in range(1, 100_000))]  # the hash of each is 0
+    old = signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(TimeoutError))
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        start = time.monotonic()
+        with pytest.raises(TimeoutError):
+            wire.decode(node, [], refuse)
+        assert time.monotonic() - start < 3
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.ones(2).to_sparse(),
+        torch.ones(2, device="meta"),
+        torch.ones(2, dtype=torch.complex128),
+        torch.ones([1] * 65),
+    ],
+)
+def test_a_tensor_that_cannot_be_passed_is_named(pair, tensor):
+    with pytest.raises(wire.NotPlain, match="cannot be passed"):
+        wire.send(pair[0], {}, [tensor])
 
 
 def test_a_value_too_large_to_pass_is_refused_before_it_is_copied(pair):
