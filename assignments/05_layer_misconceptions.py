@@ -81,6 +81,13 @@ def layer_norm__mean_added_to_variance(x, weight, bias, eps=1e-5):
     return (x - x.mean(-1, keepdim=True)) / torch.sqrt(x.square().mean(-1, keepdim=True) + eps) * weight + bias
 
 
+def layer_norm__variance_by_difference(x, weight, bias, eps=1e-5):
+    """Your variance is the mean of x² less μ². On paper that is the same; in float32 two large numbers are subtracted and the digits that matter are gone when a token sits far from zero. Centre first, then square."""
+    mean = x.mean(-1, keepdim=True)
+    variance = x.square().mean(-1, keepdim=True) - mean.square()
+    return (x - mean) / torch.sqrt(variance + eps) * weight + bias
+
+
 def layer_norm__no_scale(x, weight, bias, eps=1e-5):
     """Your output ignores γ, the weight: after normalising, each feature is multiplied by its own learned scale."""
     centred = x - x.mean(-1, keepdim=True)
@@ -409,6 +416,73 @@ class EncoderLayer__dropout_alive_in_eval(EncoderLayer):
             return x + F.dropout(self.feedforward(self.norm2(x)), p)
         x = self.norm1(x + F.dropout(self.attention(x, mask, bias=bias), p))
         return self.norm2(x + F.dropout(self.feedforward(x), p))
+
+
+class EncoderLayer__dropout_forgotten_at_the_network(EncoderLayer):
+    """Dropout falls on what your attention returns, but not on what the feed-forward network returns. Both sublayers are dropped from."""
+
+    def forward(self, x, mask=None, bias=None):
+        if self.norm_first:
+            x = x + self.dropout(self.attention(self.norm1(x), mask, bias=bias))
+            return x + self.feedforward(self.norm2(x))
+        x = self.norm1(x + self.dropout(self.attention(x, mask, bias=bias)))
+        return self.norm2(x + self.feedforward(x))
+
+
+class EncoderLayer__dropout_forgotten_at_attention(EncoderLayer):
+    """Dropout falls on what your feed-forward network returns, but not on what attention returns: the rate inside attention drops weights, which is another thing. Both sublayers are dropped from."""
+
+    def forward(self, x, mask=None, bias=None):
+        if self.norm_first:
+            x = x + self.attention(self.norm1(x), mask, bias=bias)
+            return x + self.dropout(self.feedforward(self.norm2(x)))
+        x = self.norm1(x + self.attention(x, mask, bias=bias))
+        return self.norm2(x + self.dropout(self.feedforward(x)))
+
+
+class EncoderLayer__dropout_on_the_norm(EncoderLayer):
+    """You drop from what the norms return. Dropout falls on what a sublayer returns, before it is added."""
+
+    def forward(self, x, mask=None, bias=None):
+        if self.norm_first:
+            x = x + self.attention(self.dropout(self.norm1(x)), mask, bias=bias)
+            return x + self.feedforward(self.dropout(self.norm2(x)))
+        x = self.dropout(self.norm1(x + self.attention(x, mask, bias=bias)))
+        return self.dropout(self.norm2(x + self.feedforward(x)))
+
+
+class EncoderLayer__mask_lost_beside_the_bias(EncoderLayer):
+    """Your mask works alone and your bias works alone, but with both only the bias acts. Hand on both."""
+
+    def forward(self, x, mask=None, bias=None):
+        mask = mask if bias is None else None
+        if self.norm_first:
+            x = x + self.dropout(self.attention(self.norm1(x), mask, bias=bias))
+            return x + self.dropout(self.feedforward(self.norm2(x)))
+        x = self.norm1(x + self.dropout(self.attention(x, mask, bias=bias)))
+        return self.norm2(x + self.dropout(self.feedforward(x)))
+
+
+class EncoderLayer__bias_in_the_place_of_memory(EncoderLayer):
+    """You hand the bias to attention as its third argument, which is the memory. Name it: self.attention(x, mask, bias=bias)."""
+
+    def forward(self, x, mask=None, bias=None):
+        if self.norm_first:
+            x = x + self.dropout(self.attention(self.norm1(x), mask, bias))
+            return x + self.dropout(self.feedforward(self.norm2(x)))
+        x = self.norm1(x + self.dropout(self.attention(x, mask, bias)))
+        return self.norm2(x + self.dropout(self.feedforward(x)))
+
+
+class EncoderLayer__normalised_on_the_way_out(EncoderLayer):
+    """Your pre-LN layer ends with a norm around the sum as well. In pre-LN nothing touches the stream: only what the sublayer reads is normalised."""
+
+    def forward(self, x, mask=None, bias=None):
+        if self.norm_first:
+            x = x + self.dropout(self.attention(self.norm1(x), mask, bias=bias))
+            return self.norm2(x + self.dropout(self.feedforward(self.norm2(x))))
+        x = self.norm1(x + self.dropout(self.attention(x, mask, bias=bias)))
+        return self.norm2(x + self.dropout(self.feedforward(x)))
 
 
 class EncoderLayer__right__loop_over_sublayers(EncoderLayer):
@@ -832,6 +906,34 @@ def train__loss_after_the_step(layers, x, y, lr, warmup=0):
         F.cross_entropy(read_first(layers, x[step]), y[step]).backward()
         optimiser.step()
         losses.append(F.cross_entropy(read_first(layers, x[step]), y[step]).item())
+    return losses
+
+
+def train__ramp_on_the_ramp(layers, x, y, lr, warmup=0):
+    """You multiply the rate that the last step left behind, so the ramp is applied again and again. Each step starts from lr: lr · min(1, (s + 1)/warmup)."""
+    optimiser = torch.optim.Adam([p for layer in layers for p in layer.parameters()], lr)
+    losses = []
+    for step in range(len(x)):
+        optimiser.param_groups[0]["lr"] *= min(1.0, (step + 1) / max(1, warmup))
+        loss = F.cross_entropy(read_first(layers, x[step]), y[step])
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    return losses
+
+
+def train__rate_set_too_late(layers, x, y, lr, warmup=0):
+    """You set the rate after the step, so each step uses the one meant for the step before, and the first is made at full speed."""
+    optimiser = torch.optim.Adam([p for layer in layers for p in layer.parameters()], lr)
+    losses = []
+    for step in range(len(x)):
+        loss = F.cross_entropy(read_first(layers, x[step]), y[step])
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        optimiser.param_groups[0]["lr"] = lr * min(1.0, (step + 1) / max(1, warmup))
+        losses.append(loss.item())
     return losses
 
 
