@@ -156,7 +156,8 @@ def check(args: argparse.Namespace) -> int:
     from autograder.assignment import MAX_NOTEBOOK, Assignment, digest
     from autograder.feedback import as_text
     from autograder.grade import course_key, read_regular
-    from autograder.score import Task, grade_submission
+    from autograder.score import grade_submission
+    from autograder.verdict import Task
 
     assignment = Assignment.load(args.course, args.assignment or args.notebook.stem)
     data = read_regular(args.notebook.resolve(), MAX_NOTEBOOK)

@@ -13,7 +13,8 @@ from autograder.build import defined_names, solution_notebook
 from autograder.feedback import pages
 from autograder.grade import in_processes
 from autograder.misconceptions import Version, answered, read_versions
-from autograder.score import Task, Verdict, grade_submission
+from autograder.score import grade_submission
+from autograder.verdict import Task, Verdict
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ from autograder.assignment import (
 )
 from autograder.grade import course_key, in_processes, read_regular
 from autograder.sandbox import LIMITS
-from autograder.score import Task, Verdict
 from autograder.session import Session, Stopped
+from autograder.verdict import Task, Verdict
 
 CERTIFICATE = "certificate.html"
 LIVES_IN = re.compile(r"# This piece lives in encoder/(\w+)\.py")
