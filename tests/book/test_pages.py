@@ -1,5 +1,7 @@
 """Every page of the book, in a real browser: whole, quiet, accessible, in light and dark, wide and narrow."""
 
+import re
+
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
@@ -37,6 +39,7 @@ def test_every_page_is_whole_and_accessible_in_light_and_dark_and_on_a_phone(new
     page.add_style_tag(content="* { transition: none !important }")
     wait_for_maths(page)
     assert axe_problems(page, skip=[]) == []
+    assert page.locator("article p", has_text=re.compile(r"\|\s*:?[-–—]")).count() == 0, "a table shown as its source"
 
     page.emulate_media(color_scheme="dark")
     page.wait_for_selector("html[data-theme=dark]")

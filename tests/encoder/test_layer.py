@@ -78,6 +78,21 @@ def test_before_and_after_are_not_the_same():
     assert torch.equal(pre(x), x)
 
 
+def test_the_gradient_of_a_residual_stack_is_the_sum_over_what_each_layer_adds():
+    """∂L/∂x_l = ∂L/∂x_L + Σ_i J_iᵀ ∂L/∂x_{i+1} with J_i = ∂f_i/∂x_i, f_i(x) = layer_i(x) − x: formula 5, mended."""
+    layers = [jitter(EncoderLayer(D, H, W)).double() for _ in range(3)]
+    xs = [torch.randn(B, T, D, dtype=torch.double, requires_grad=True)]
+    for layer in layers:
+        xs.append(layer(xs[-1]))
+        xs[-1].retain_grad()
+    xs[-1].backward(torch.randn_like(xs[-1]))
+    total = xs[-1].grad
+    for layer, x, after in zip(layers, xs, xs[1:], strict=False):
+        x = x.detach().requires_grad_()
+        total = total + torch.autograd.grad(layer(x) - x, x, after.grad)[0]
+    torch.testing.assert_close(total, xs[0].grad, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_dropout_lives_in_training_only(norm_first):
     layer, x = EncoderLayer(D, H, W, norm_first, dropout=0.5), torch.randn(B, T, D)
