@@ -83,6 +83,12 @@ def padding_mask__zeros_and_ones(lengths, size=None):
     return (torch.arange(size, device=lengths.device) < lengths[:, None]).long()[:, None, None, :]
 
 
+def padding_mask__left_on_the_host(lengths, size=None):
+    """Your mask does not follow its lengths to their device: either torch.arange is made without device=lengths.device, or lengths.max() is read back to the host though size was given."""
+    size = int(lengths.max()) if size is None else size
+    return (torch.arange(size) < lengths[:, None])[:, None, None, :]
+
+
 def padding_mask__right__loop(lengths, size=None):
     size = max(lengths.tolist()) if size is None else size
     return torch.stack([lengths > s for s in range(size)], dim=1).reshape(len(lengths), 1, 1, size)
@@ -133,6 +139,29 @@ class Encoder__bias_forgotten(Encoder):
             return self.forward_packed(x, lengths, mask, bias)
         for layer in self.layers:
             x = layer(x, mask)
+        return self.norm(x)
+
+
+class Encoder__bias_in_the_first_layer_only(Encoder):
+    """Only your first layer gets the bias. Every layer needs it."""
+
+    def forward(self, x, mask=None, bias=None, lengths=None):
+        if lengths is not None:
+            return self.forward_packed(x, lengths, mask, bias)
+        for layer in self.layers:
+            x, bias = layer(x, mask, bias), None
+        return self.norm(x)
+
+
+class Encoder__mask_lost_beside_the_bias(Encoder):
+    """Your mask works alone and your bias works alone, but with both only the bias acts. Every layer gets both."""
+
+    def forward(self, x, mask=None, bias=None, lengths=None):
+        if lengths is not None:
+            return self.forward_packed(x, lengths, mask, bias)
+        mask = mask if bias is None else None
+        for layer in self.layers:
+            x = layer(x, mask, bias)
         return self.norm(x)
 
 
@@ -251,6 +280,25 @@ class Encoder__never_unpacked(Encoder):
     def forward_packed(self, x, lengths, mask, bias):
         packing = Packing(lengths, x.size(1), x.device)
         return self.forward(packing.pack(x), packing)
+
+
+class Encoder__normalised_after_unpacking(Encoder):
+    """You unpack before the last norm, which turns the zeros on padding into its bias. Normalise the packed tokens, then unpack."""
+
+    def forward_packed(self, x, lengths, mask, bias):
+        packing = Packing(lengths, x.size(1), x.device)
+        tokens = packing.pack(x)
+        for layer in self.layers:
+            tokens = layer(tokens, packing)
+        return self.norm(packing.unpack(tokens))
+
+
+class Encoder__normalised_twice(Encoder):
+    """With `lengths` the last norm is applied twice: self.forward has done it already."""
+
+    def forward_packed(self, x, lengths, mask, bias):
+        packing = Packing(lengths, x.size(1), x.device)
+        return packing.unpack(self.norm(self.forward(packing.pack(x), packing)))
 
 
 class Encoder__packed_without_the_packing(Encoder):
@@ -387,7 +435,7 @@ def encode_fast__float32_all_the_way(encoder, x, lengths):
 
 
 def encode_fast__weights_converted(encoder, x, lengths):
-    """You convert the encoder itself to bfloat16 and back: its weights have lost 16 bits each, for good. Autocast leaves the weights alone."""
+    """You run the encoder in bfloat16 throughout, sums and norms included; and if it is the caller's own and not a copy, its weights have lost 16 bits each, for good. Autocast leaves the weights alone and rounds only the products."""
     was_training = encoder.training
     encoder.eval().bfloat16()
     with torch.no_grad():
@@ -449,6 +497,36 @@ def encode_fast__only_the_input_cast(encoder, x, lengths):
     encoder.eval()
     with torch.no_grad():
         encoded = encoder(x.bfloat16(), lengths=lengths)
+    encoder.train(was_training)
+    return encoded.float()
+
+
+def encode_fast__half_precision(encoder, x, lengths):
+    """You use float16, which ends at 65,504: larger features become infinite. bfloat16 has fewer digits and the range of float32."""
+    was_training = encoder.training
+    encoder.eval()
+    with torch.no_grad(), torch.autocast(x.device.type, torch.float16):
+        encoded = encoder(x, lengths=lengths)
+    encoder.train(was_training)
+    return encoded.float()
+
+
+def encode_fast__result_rounded(encoder, x, lengths):
+    """You compute in float32 and round the result to bfloat16: less exact, and not faster. The products inside have to run in bfloat16."""
+    was_training = encoder.training
+    encoder.eval()
+    with torch.no_grad():
+        encoded = encoder(x, lengths=lengths).bfloat16()
+    encoder.train(was_training)
+    return encoded.float()
+
+
+def encode_fast__input_rounded(encoder, x, lengths):
+    """You round the input to bfloat16 and then compute in float32: less exact, and not faster. The products inside have to run in bfloat16."""
+    was_training = encoder.training
+    encoder.eval()
+    with torch.no_grad():
+        encoded = encoder(x.bfloat16().float(), lengths=lengths)
     encoder.train(was_training)
     return encoded.float()
 
