@@ -406,7 +406,7 @@ def seq2seq_loss__zero_taken_for_padding(logits, target, pad_id):
 def seq2seq_loss__number(logits, target, pad_id):
     """You return a plain number. Nothing can be learnt from it: the loss must stay a tensor, so that gradients flow back."""
     total = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=pad_id, reduction="sum")
-    return float(total / (target != pad_id).sum().clamp(min=1))
+    return (total / (target != pad_id).sum().clamp(min=1)).item()
 
 
 def seq2seq_loss__axes_not_turned(logits, target, pad_id):
