@@ -150,6 +150,8 @@ def similar(args: argparse.Namespace) -> int:
     if not submitted.is_dir():
         raise FileNotFoundError(f"there is no folder {submitted} with submissions")
     names = args.assignments or sorted({path.parent.name for path in submitted.glob("*/*/*.ipynb")})
+    if not names:
+        raise Problem(f"there are no notebooks in {submitted}")
     for name in names:
         print(write_page(args.course, submitted, output, name))
     return 0

@@ -2,6 +2,7 @@
 
 A proxy looks like the learner's function, class or module. A call sends plain data in and brings plain data out;
 tensors that require gradients are joined to the local graph, so `.backward()` in a test goes through the sandbox.
+What the learner's code does to its arguments stays there: a test keeps its own tensors, and nobody can change them.
 """
 
 import builtins

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from tiny import one_piece
 
+from autograder import score
 from autograder.assignment import needed
 from autograder.sandbox import LIMITS
 from autograder.score import Task, grade_submission
@@ -246,3 +247,14 @@ def test_only_what_a_test_depends_on_is_run():
     kept = needed(cells, "loss = model(x)\nassert loss", set())
     assert "model.eval()" in kept and "plot" not in kept and "train" not in kept and "import math" not in kept
     assert needed(["f = 1"], "f(2)", {"f"}) == "", "the learner's piece is never taken from a given cell"
+
+
+def test_a_test_that_hangs_over_an_answer_is_stopped(course, monkeypatch):
+    """The learner's function asks the test's function, which never comes back."""
+    monkeypatch.setattr(score, "MARGIN", 0.1)
+    hang = "def ask(x):\n    while True: pass\nf(ask)"
+    right = one_piece({"f": "def f(ask): return ask"}, hang)
+    asks = one_piece({"f": "def f(ask): return ask(1)"}, hang).notebook
+    verdict = grade_submission(Task("", right, asks, b"key", limits=replace(LIMITS, test_seconds=1)))
+    assert (verdict.score, verdict.state) == (0, "timed out"), verdict.as_json()
+    assert "with what your code gave it" in verdict.tests[0].message
