@@ -122,6 +122,8 @@ class Diagnosis:
         if ours.shape != theirs.shape:
             return "" if hidden else f"`{call.piece}` gave the shape {_shape(theirs)}; it should be {_shape(ours)}."
         right = torch.isclose(theirs.double(), ours.double(), rtol=RTOL, atol=ATOL, equal_nan=True).double().mean()
+        if right == 1:  # something else is wrong: another output, a gradient, the type
+            return ""
         return f"{float(right):.0%} of the values that `{call.piece}` gave are right."
 
     def _agrees(self, call: Call, version: Version | None) -> bool:
