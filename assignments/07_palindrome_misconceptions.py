@@ -237,9 +237,19 @@ def combine_masks__true_for_nothing(*masks):
 
 
 def combine_masks__stacked(*masks):
-    """You stack the masks, which needs equal shapes. (T, T) and (B, 1, 1, S) differ: & broadcasts them."""
+    """Your way of joining masks needs equal shapes: stacking does, and so does &=, which also overwrites the caller's mask. (T, T) and (B, 1, 1, S) differ: a & b broadcasts them."""
     given = [mask for mask in masks if mask is not None]
     return torch.stack(given).all(0) if given else None
+
+
+def combine_masks__none_ends_it(*masks):
+    """You stop at the first None, and the masks after it are lost. None means no limit: go on with the next."""
+    combined = None
+    for mask in masks:
+        if mask is None:
+            break
+        combined = mask if combined is None else combined & mask
+    return combined
 
 
 def combine_masks__exactly_one(*masks):
@@ -731,6 +741,21 @@ def can_solve__causal_is_enough(pairs, n_layers, window, causal):
     return causal and n_layers * window >= pairs
 
 
+def can_solve__steps_rounded_down(pairs, n_layers, window, causal):
+    """You round the number of steps down: 5 // 2 = 2 steps of two end one place short of five. Round up, or ask whether layers times window reach."""
+    return not causal and window > 0 and n_layers >= pairs // window
+
+
+def can_solve__one_layer_for_free(pairs, n_layers, window, causal):
+    """You count one layer more than there are. The centre starts at its own place; only layers carry news."""
+    return not causal and (n_layers + 1) * window >= pairs
+
+
+def can_solve__causal_takes_twice_as_long(pairs, n_layers, window, causal):
+    """You let a causal model get there with twice the reach. News from the right never travels left behind a causal mask, however many layers there are."""
+    return n_layers * window >= (2 * pairs if causal else pairs)
+
+
 def can_solve__right__steps(pairs, n_layers, window, causal):
     if causal:
         return False
@@ -983,6 +1008,22 @@ def train_palindrome__last_loss_only(model, mask=None, steps=500, lr=2e-3, seed=
         if loss <= 1e-3:
             break
     return loss.item()
+
+
+def train_palindrome__seed_ignored(model, mask=None, steps=500, lr=2e-3, seed=0):
+    """The same seed gives you other batches each time. Make one torch.Generator, seed it once, hand it to make_palindromes, and draw every random number there with generator=generator."""
+    optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.0)
+    losses = []
+    while len(losses) < steps and min(losses, default=1.0) > 1e-3:
+        optimizer.param_groups[0]["lr"] = warmup_cosine(len(losses), steps, 50, lr)
+        tokens, labels = make_palindromes(256, model.pairs, model.letters.num_embeddings - 1)
+        loss = F.cross_entropy(model(tokens, mask), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
 
 
 def train_palindrome__uphill(model, mask=None, steps=500, lr=2e-3, seed=0):
