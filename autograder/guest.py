@@ -213,6 +213,7 @@ class Guest:
             function = getattr(function, message["method"])
         leaves += [p for m in modules for p in m.parameters() if p.requires_grad]
         before = [snapshot(m) for m in modules]
+        given = [t.detach().clone() for t in tensors]
         seed(message["seed"])
         with torch.set_grad_enabled(message["grad"]):
             result = function(*args, **kwargs)
@@ -221,6 +222,8 @@ class Guest:
         if outputs:
             self.graphs[message["id"]] = outputs, leaves
         reply["state"] = [changes(m, old, out) for m, old in zip(modules, before, strict=True)]
+        pairs = enumerate(zip(tensors, given, strict=True))
+        reply["changed"] = [i for i, (t, old) in pairs if not torch.equal(as_bytes(t), as_bytes(old))]  # nan is nan
         return reply, out
 
     def backward(self, message, tensors):
@@ -363,6 +366,10 @@ def changes(module, before, tensors):
             tensors.append(tensor)
             changed[name] = len(tensors) - 1
     return {"tensors": changed, "training": {n: m.training for n, m in module.named_modules(remove_duplicate=False)}}
+
+
+def as_bytes(tensor):
+    return tensor.detach().reshape(-1).view(torch.uint8)
 
 
 def same(a, b):

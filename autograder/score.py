@@ -106,7 +106,9 @@ def _run_test(session: Session, assignment: Assignment, restored: Restored, test
         return stop.sentence if test.hidden else str(stop)
     except Exception as error:
         session.note_memory(getattr(error, "learner", None))
-        return _hidden_reason(error) if test.hidden else _reason(error, test)
+        reason = _hidden_reason(error) if test.hidden else _reason(error, test)
+        changed = f"Your `{session.changer}` changes a tensor that it is given: work on a copy.\n"
+        return changed + reason if session.changer else reason
     except BaseException as error:  # a test that exits is no pass
         return f"The test ended with {type(error).__name__}."
     return None

@@ -2,10 +2,12 @@
 
 A proxy looks like the learner's function, class or module. A call sends plain data in and brings plain data out;
 tensors that require gradients are joined to the local graph, so `.backward()` in a test goes through the sandbox.
-What the learner's code does to its arguments stays there: a test keeps its own tensors, and nobody can change them.
+What the learner's code writes into its arguments stays there; a tensor that it changes becomes noise here, so that a
+test which looks again notices, and no code can rewrite a test.
 """
 
 import builtins
+import contextlib
 import dataclasses
 import hmac
 import math
@@ -107,6 +109,7 @@ class Session:
         self.last_id = 0  # of a call, never used again: a graph may be dropped when its test is long over
         self.recorded = 0  # bytes of all calls kept
         self.out_of_memory = False
+        self.changer = ""  # the piece that has changed a tensor of the running test
         self.test, self.count, self.deadline = "", 0, self.end
 
     def __enter__(self) -> "Session":
@@ -168,7 +171,7 @@ class Session:
         # Whoever has timed out once will most likely do so again: do not wait as long for it.
         patience = self.limits.test_seconds / (4 if "timed out" in self.stops else 1)
         self.deadline = min(monotonic() + patience, self.end)
-        self.test, self.count, self.calls, self.dropped = test, 0, [], []
+        self.test, self.count, self.calls, self.dropped, self.changer = test, 0, [], [], ""
         reply, _ = self.request({"op": "begin", "names": list(names)}, [])
         defined = reply.get("defined")
         return [name for name in names if isinstance(defined, list) and name in defined]
@@ -312,6 +315,7 @@ class Session:
         message["kwargs"] = self.encode(kwargs, tensors, leaves, mirrors, callbacks)
         if mirror:
             _involve(mirror, mirrors)
+        given = list(tensors)
         self.dropped = []
         for involved in mirrors:
             message["state"][str(involved.key)] = involved.unsent(tensors)
@@ -327,6 +331,10 @@ class Session:
             if record and "error" in reply:
                 record.error, record.complete = _error(reply["error"])["ename"], True
             self.raise_error(reply)
+            for i in _list(reply.get("changed")):
+                if isinstance(i, int) and 0 <= i < len(given):
+                    self.changer = piece or "code"
+                    _spoil(given[i], self.seed(self.test, self.count, "noise"))
             for involved, state in zip(mirrors, _list(reply.get("state")), strict=False):
                 involved.update(state, received)
             return reply, received
@@ -594,6 +602,18 @@ class _Remote(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor | None) -> tuple:
         return (None, *ctx.graph.backward(grads, ctx.count))
+
+
+def _spoil(tensor: Tensor, seed: int) -> None:
+    """The learner's code has changed a tensor of the test. What it wrote there must not come here, or it could rewrite
+    the test; but a test that looks at the tensor again must notice. So it becomes noise that no code could foresee."""
+    if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+        noise = torch.full(tensor.shape, torch.nan, dtype=tensor.dtype)
+    else:
+        largest = 2 if tensor.dtype is torch.bool else torch.iinfo(tensor.dtype).max
+        noise = torch.as_tensor(np.random.default_rng(seed).integers(0, largest, tuple(tensor.shape)))
+    with torch.no_grad(), contextlib.suppress(RuntimeError):  # an expanded one cannot be written to, there as here
+        tensor.copy_(noise)
 
 
 def _involve(mirror: Mirror, mirrors: list[Mirror]) -> None:
