@@ -107,12 +107,20 @@ class Diagnosis:
             [v for v in self.knowledge.versions if v.piece == piece],
             [v for v in self.knowledge.versions if v.piece != piece],
         ):
-            fits = [v for v in versions if all(self._agrees(call, v) for call in calls)]
+            fits = [v for v in versions if all(self._agrees(call, v) for call in calls + self._calls_of(v, piece))]
             if fits:
                 best = max(fits, key=self._likeness) if len(fits) > 1 else fits[0]
                 self.named.append(best)
                 return best.sentence if best.piece == piece else f"This comes from `{best.piece}`: {best.sentence}"
         return self._share(wrong[0], hidden)
+
+    def _calls_of(self, version: Version, piece: str) -> list[Call]:
+        """Another piece is blamed only if it is wrong in the same way where it is called by itself."""
+        if version.piece == piece:
+            return []
+        return [
+            call for calls in self.calls.values() for call in calls if call.complete and call.piece == version.piece
+        ]
 
     def _share(self, call: Call, hidden: bool) -> str:
         """How much of a wrong answer is right."""

@@ -83,3 +83,22 @@ def test_one_mistake_is_named_once_and_not_taken_for_another_in_what_builds_on_i
     failed = [test for test in grade_submission(task).tests if not test.passed]
     assert len({test.sentence for test in failed}) > 3, "attention builds on the weights, so its tests fail too"
     assert all(version.sentence in test.diagnosis for test in failed)
+
+
+def test_a_piece_that_is_right_by_itself_is_not_blamed():
+    from autograder.assignment import Assignment
+    from autograder.build import solution_notebook
+    from autograder.misconceptions import answered
+    from autograder.score import grade_submission
+    from autograder.verdict import Task
+
+    path = ROOT / "assignments" / "02_positions.md"
+    solution = solution_notebook(path)
+    right = next(c.source for c in solution.cells if "class RelativeBias" in c.source)
+    wrong = right.replace("self.weight.size(0), self.max_distance)", "self.weight.size(0), length)")
+    assert wrong != right
+    notebook = nbformat.writes(answered(solution, {"RelativeBias": wrong})).encode()
+    failed = [
+        t for t in grade_submission(Task("", Assignment.load(ROOT, path.stem), notebook, b"key")).tests if not t.passed
+    ]
+    assert failed and not any("relative_buckets" in test.diagnosis for test in failed), "its own tests pass"
