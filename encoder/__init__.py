@@ -62,7 +62,7 @@ order, a second pair of brackets for those of a module's `forward`, then shapes.
     RNNCell(d_in, d_hidden)(x, h)                      (B, d_in), (B, d_hidden) → (B, d_hidden)
     LSTMCell(d_in, d_hidden)(x, state)                 the same, state = (h, c)
     GRUCell(d_in, d_hidden)(x, h)                      the same
-    RecurrentEncoder(cell, backward_cell)(x, lengths)  (B, T, d_in) → (B, T, d_hidden), one or two ways
+    RecurrentEncoder(cell, backward_cell)(x, lengths)  (B, T, d_in) → (B, T, d_hidden), (B, d_hidden)
     ConvEncoder(n_layers, d_model, kernel_size)(x, lengths)  (B, T, D) → (B, T, D)
     gradient_by_distance(encode, x)                    → (T,)
     path_length(distance, reach)                       → steps between two tokens
@@ -73,16 +73,19 @@ order, a second pair of brackets for those of a module's `forward`, then shapes.
     seq2seq_loss(logits, target, pad_id)               (B, T, V), (B, T) → scalar
     Seq2Seq(config)(source, target_in)                 (B, S), (B, T) → (B, T, V)
     greedy_ids(decode, start, max_length, eos_id, pad_id)  (B, 1) → (B, ≤ max_length)
-    greedy_decode(model, source, max_length)           (B, S) → (B, T)
+    greedy_decode(model, source, max_length)           (B, S) → (B, ≤ max_length)
+    cross_attention_weights(model, source, target_in, layer)  → (B, H, T, S)
 09 translation
     number_pairs(numbers)                              → source (B, S), target (B, T): numbers spelt in two languages
     translate(model, texts)                            → words
 10 bert
     BertConfig(vocab_size, d_model, …)                 .base(), .large()
     Embeddings(vocab_size, d_model, max_length, n_segments, dropout, eps)(ids, segments, positions)  (B, T) → (B, T, D)
-    Bert(config)(ids, mask, segments, …)               (B, T) → (B, T, D)
+    Pooler(d_model)(hidden)                            (B, T, D) → (B, D)
+    Bert(config)(ids, mask, segments, lengths)         (B, T) → (B, T, D)
     MLMHead(vocab_size, d_model, d_table, activation, eps)(hidden, table)  (B, T, D), (V, D) → (B, T, V)
     NSPHead(d_model)(pooled)                           (B, D) → (B, 2)
+    MaskedLM(encoder)(ids, mask, segments)             (B, T) → (B, T, V)
     BertForPretraining(config)(ids, mask, segments)    → MLM (B, T, V), NSP (B, 2)
     parameter_count(model)                             → number of weights
 10 pretraining
@@ -93,15 +96,28 @@ order, a second pair of brackets for those of a module's `forward`, then shapes.
     SequenceClassifier(encoder, n_classes, dropout)(ids, mask, segments)  (B, T) → (B, n_classes)
     TokenClassifier(encoder, n_labels, dropout)(ids, mask, segments)  (B, T) → (B, T, n_labels)
     SpanPredictor(encoder)(ids, mask, segments)        (B, T) → start and end (B, T)
+    align_labels(word_ids, labels)                     → a label a piece
+    token_loss(logits, labels)                         (B, T, C), (B, T) → scalar
+    span_loss(start, end, starts, ends, allowed)       (B, T) twice, (B,) twice → scalar
+    best_span(start, end, allowed, max_length)         (B, T) twice → starts (B,), ends (B,)
+    summarise(counts)                                  → scores by name, and their averages
     classification_report(actual, predicted, names)    → precision, recall, F1 by class
+    entity_report(actual, predicted)                   → the same by type of entity, from BIO tags
 12 variants
-    Roberta(config)(ids, mask, segments, …)            (B, T) → (B, T, D)
-    Albert(config)(ids, mask, segments, …)             (B, T) → (B, T, D)
-    Deberta(config)(ids, mask, segments, …)            (B, T) → (B, T, D)
-    EnhancedMaskDecoder(encoder)(ids, mask, segments)  (B, T) → (B, T, V)
+    roberta_positions(ids, pad_id)                     (B, T) → (B, T)
+    Roberta(config)(ids, mask, segments, lengths)      (B, T) → (B, T, D)
+    SharedEncoder(n_layers, d_model, n_heads, d_ff, dropout, activation, eps)(x, mask)  (B, T, D) → (B, T, D)
+    Albert(config)(ids, mask, segments)                (B, T) → (B, T, D)
+    disentangled_scores(q, k, pos_q, pos_k, index)     (B, H, T, K) twice, (1, H, R, K) twice, (T, T) → (B, H, T, T)
+    Deberta(config)(ids, mask, segments)               (B, T) → (B, T, D)
+    EnhancedMaskDecoder(encoder)(ids, mask, segments)  (B, T) → (B, T, D), for a MaskedLM
 13 pretrained
     load_weights(model, state, family)                 a Hugging Face state dict into our model
-    load_pretrained(path, …)                           a folder of config.json and safetensors → our model
+    load_pretrained(path, masked_lm)                   a folder of config.json and safetensors → our model
+    load_minilm()                                      → MiniLM and its tokenizer
+    sentence_embedding(hidden, mask)                   (B, T, D), (B, T) → (B, D)
+    embed(model, tokenizer, texts, max_length)         → (B, D)
+    record(model, *args, …)                            → what each module returned, by name
     first_divergence(ours, reference, tolerance, mask)  → the first recorded tensor that differs
 """
 

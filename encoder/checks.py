@@ -11,16 +11,27 @@ def check_same_width(q: Tensor, k: Tensor) -> None:
         raise ValueError(f"queries and keys must have the same width, got {q.size(-1)} and {k.size(-1)}")
 
 
+def broadcasts(x: Tensor, shape: torch.Size | tuple[int, ...]) -> bool:
+    try:
+        return torch.broadcast_shapes(x.shape, shape) == torch.Size(shape)
+    except RuntimeError:
+        return False
+
+
 def check_mask(mask: Tensor, shape: torch.Size | tuple[int, ...]) -> None:
     """A mask is boolean, True = may attend, and broadcasts to the scores."""
     if mask.dtype != torch.bool:
         raise TypeError(f"a mask must be torch.bool with True = may attend, got {mask.dtype}")
-    try:
-        fits = torch.broadcast_shapes(mask.shape, shape) == torch.Size(shape)
-    except RuntimeError:
-        fits = False
-    if not fits:
+    if not broadcasts(mask, shape):
         raise ValueError(f"a mask must broadcast to the scores {tuple(shape)}, got {tuple(mask.shape)}")
+
+
+def check_bias(bias: Tensor, shape: torch.Size | tuple[int, ...]) -> None:
+    """A bias is a number added to each score; the kernel would take a boolean one for a mask."""
+    if not bias.is_floating_point():
+        raise TypeError(f"a bias must be of floating point, to be added to the scores, got {bias.dtype}")
+    if not broadcasts(bias, shape):
+        raise ValueError(f"a bias must broadcast to the scores {tuple(shape)}, got {tuple(bias.shape)}")
 
 
 def check_divisible(d_model: int, n_heads: int) -> None:
@@ -45,7 +56,7 @@ def check_one_of(name: str, value: str, allowed: Collection[str]) -> None:
 
 
 def check_lengths(lengths: Sequence[int], size: int) -> None:
-    if not all(isinstance(n, int) and 1 <= n <= size for n in lengths):
+    if not lengths or not all(isinstance(n, int) and 1 <= n <= size for n in lengths):
         raise ValueError(f"lengths must be whole numbers from 1 to {size}, the padded length, got {list(lengths)}")
 
 

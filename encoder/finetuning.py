@@ -101,6 +101,8 @@ def entity_spans(tags: Sequence[str]) -> list[tuple[str, int, int]]:
     spans: list[tuple[str, int, int]] = []
     for place, tag in enumerate(tags):
         prefix, _, kind = tag.partition("-")
+        if prefix not in ("B", "I", "O"):
+            raise ValueError(f"expected tags B-…, I-… or O, got {tag!r}")
         if prefix == "I" and spans and spans[-1][0] == kind and spans[-1][2] == place - 1:
             spans[-1] = (kind, spans[-1][1], place)
         elif prefix != "O":
@@ -142,6 +144,10 @@ def classification_report(actual: Tensor, predicted: Tensor, names: Sequence[str
         )
     counted = actual != IGNORE
     actual, predicted = actual[counted], predicted[counted]
+    numbers = torch.cat((actual, predicted)).tolist()
+    if numbers and not 0 <= min(numbers) <= max(numbers) < len(names):
+        wrong = min(numbers) if min(numbers) < 0 else max(numbers)
+        raise ValueError(f"expected classes from 0 to {len(names) - 1}, one for each name, got {wrong}")
     counts = {}
     for number, name in enumerate(names):
         is_class, said_so = actual == number, predicted == number
@@ -151,6 +157,11 @@ def classification_report(actual: Tensor, predicted: Tensor, names: Sequence[str
 
 def entity_report(actual: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, Scores]:
     """The report of whole entities, right only if type, first and last token are all right. BIO tags, per sentence."""
+    lengths = [list(map(len, tags)) for tags in (actual, predicted)]
+    if lengths[0] != lengths[1]:
+        raise ValueError(
+            f"expected a predicted tag for every actual one, got sentences of {lengths[1]} and {lengths[0]}"
+        )
     found = {(n, *span) for n, tags in enumerate(predicted) for span in entity_spans(tags)}
     true = {(n, *span) for n, tags in enumerate(actual) for span in entity_spans(tags)}
     counts = {}

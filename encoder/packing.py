@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from encoder.checks import check_lengths, check_mask
+from encoder.checks import check_bias, check_lengths, check_mask
 
 
 class Packing:
@@ -44,6 +44,10 @@ class Packing:
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0) -> Tensor:
         """Attention within each sequence: (1, H, N, K) → (1, H, N, K)."""
+        n = sum(self.lengths)
+        if not (q.size(0) == k.size(0) == 1 and q.size(-2) == k.size(-2) == n):
+            got = f"{tuple(q.shape)} and {tuple(k.shape)}"
+            raise ValueError(f"a Packing is the mask of one row of {n} packed tokens, got queries and keys {got}")
         if q.device.type == "cpu":
             return attend_in_turn(q, k, v, self.lengths, dropout)
         return attend_padded(q, k, v, self, dropout)
@@ -85,9 +89,11 @@ def attend(
         if bias is not None:
             raise ValueError("a packed batch takes no bias, got both: give a padding mask instead of lengths")
         return mask.attend(q, k, v, dropout)
+    scores = (*q.shape[:-1], k.size(-2))
     if mask is not None:
-        check_mask(mask, (*q.shape[:-1], k.size(-2)))
+        check_mask(mask, scores)
     if bias is not None:
+        check_bias(bias, scores)
         mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
     if mask is not None:
         mask = mask[(None,) * (q.dim() - mask.dim())]  # the kernel wants every axis, of size 1 where nothing differs

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from encoder.bert import Bert, BertConfig, BertLike, MaskedLM, encode_pairs
+from encoder.checks import check_one_of
 from encoder.variants import Albert, AlbertConfig, Deberta, DebertaConfig, Roberta, RobertaConfig
 
 FAMILIES: dict[str, tuple[Any, Any]] = {
@@ -141,7 +142,8 @@ def config_from_json(settings: dict[str, Any]) -> tuple[str, BertConfig]:
     for name, wanted in ({"tie_word_embeddings": True} | REQUIRED[family]).items():
         if settings.get(name, wanted) != wanted:
             raise ValueError(f"expected {name} = {wanted} in a {family} model, got {settings[name]}")
-    absent = [name for name in SETTINGS if name not in settings]
+    own = {"albert": ["embedding_size"], "deberta": ["pos_att_type"], "deberta-v2": ["pos_att_type"]}
+    absent = [name for name in [*SETTINGS, *own.get(family, [])] if name not in settings]
     if absent:
         raise ValueError(f"expected {absent[0]} in the config of a {family} model, got none")
     if settings["hidden_act"] not in ACTIVATION_NAMES:
@@ -153,9 +155,9 @@ def config_from_json(settings: dict[str, Any]) -> tuple[str, BertConfig]:
     if family == "albert":
         ours["d_embedding"] = settings["embedding_size"]
     if family.startswith("deberta"):
-        longest = settings.get("max_relative_positions", -1)
+        longest = settings.get("max_relative_positions") or -1
         ours["max_distance"] = longest if longest > 0 else settings["max_position_embeddings"]
-        ours["buckets"] = max(0, settings.get("position_buckets", -1))
+        ours["buckets"] = max(0, settings.get("position_buckets") or 0)
         if (family == "deberta-v2") != (ours["buckets"] > 0):
             raise ValueError(
                 f"expected position_buckets > 0 in a deberta-v2 model, got {ours['buckets']} in a {family}"
@@ -182,6 +184,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 def load_weights(model: nn.Module, state: dict[str, Tensor], family: str) -> None:
     """Copy a Hugging Face state dict into a BERT-like encoder, a `MaskedLM` or a `BertForPretraining`, every tensor."""
+    check_one_of("family", family, FAMILIES)
     encoder: Any = model if isinstance(model, BertLike) else model.encoder
     ours = our_weights(state, family, encoder.config.n_heads)
     if encoder is model:
@@ -200,18 +203,26 @@ def load_weights(model: nn.Module, state: dict[str, Tensor], family: str) -> Non
 
 
 def load_pretrained(path: str | Path, masked_lm: bool = False) -> nn.Module:
-    """The model of a folder with config.json and model.safetensors (or pytorch_model.bin), ready to be used.
+    """The model of a folder with config.json and model.safetensors (or its shards, or pytorch_model.bin), ready to use.
 
     returns Bert, Roberta, Albert or Deberta; inside a `MaskedLM` with the checkpoint's head if asked for
     """
     folder = Path(path)
-    files = [folder / name for name in ("model.safetensors", "pytorch_model.bin") if (folder / name).exists()]
+    patterns = ("model.safetensors", "model-*-of-*.safetensors", "pytorch_model.bin")
+    files = next((found for pattern in patterns if (found := sorted(folder.glob(pattern)))), [])
     if not files or not (folder / "config.json").exists():
-        raise FileNotFoundError(f"expected config.json and model.safetensors or pytorch_model.bin in {folder}")
-    family, config = config_from_json(json.loads((folder / "config.json").read_text(encoding="utf-8")))
+        got = ", ".join(sorted(file.name for file in folder.glob("*"))) or "nothing"
+        raise FileNotFoundError(
+            f"expected config.json and model.safetensors or pytorch_model.bin in {folder}, got {got}"
+        )
+    try:
+        settings = dict(json.loads((folder / "config.json").read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"expected settings in {folder / 'config.json'}, got no JSON object") from error
+    family, config = config_from_json(settings)
     model = FAMILIES[family][0](config)
     model = MaskedLM(model) if masked_lm else model
-    load_weights(model, read_weights(files[0]), family)
+    load_weights(model, {name: tensor for file in files for name, tensor in read_weights(file).items()}, family)
     return model.eval()
 
 

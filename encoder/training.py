@@ -35,6 +35,11 @@ class TrainConfig:
     save_every: int = 100
     quiet: bool = False  # no progress bar
 
+    def __post_init__(self) -> None:
+        if self.steps < 0 or self.warmup < 0 or self.save_every < 1:
+            got = f"steps={self.steps}, warmup={self.warmup} and save_every={self.save_every}"
+            raise ValueError(f"expected steps and warmup from 0 on and save_every from 1 on, got {got}")
+
 
 def warmup_cosine(step: int, steps: int, warmup: int, peak: float = 1.0, floor: float = 0.0) -> float:
     """The learning rate of step 0, 1, … steps − 1: a line up to the peak, then half a cosine down towards the floor.
@@ -76,6 +81,9 @@ def share(batch: Any, rank: int, world: int, device: torch.device) -> Any:
         return {key: share(value, rank, world, device) for key, value in batch.items()}
     if isinstance(batch, tuple | list):
         return type(batch)(share(value, rank, world, device) for value in batch)
+    if not isinstance(batch, Tensor) or batch.dim() == 0:
+        got = "one without rows" if isinstance(batch, Tensor) else type(batch).__name__
+        raise TypeError(f"a batch holds tensors of rows, in tuples, lists or dicts, got {got}")
     if batch.size(0) % world:
         raise ValueError(f"a batch must split evenly over {world} processes, got a shape of {tuple(batch.shape)}")
     return batch.chunk(world)[rank].to(device, non_blocking=True)
@@ -147,7 +155,7 @@ def fit(
     loss_fn: Callable[[nn.Module, Any], Tensor],
     batches: Callable[[int], Any],
     config: TrainConfig,
-    checkpoint: Path | None = None,
+    checkpoint: str | Path | None = None,
     on_step: Callable[[int, float], bool | None] | None = None,
 ) -> list[float]:
     """Trains the model in place and returns the loss of every step, those before a resume included.
@@ -165,6 +173,7 @@ def fit(
     parts: dict[str, Any] = {"model": model, "optimizer": optimizer, "scaler": scaler}
     recipe = str({**asdict(config), "processes": world, "save_every": None, "quiet": None})
     step, losses = 0, []
+    checkpoint = None if checkpoint is None else Path(checkpoint)
     if checkpoint is not None and checkpoint.exists():
         state = load_checkpoint(checkpoint, model, recipe)
         step, losses = state["step"], state["losses"]

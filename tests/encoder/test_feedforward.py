@@ -109,3 +109,14 @@ def test_bad_input_is_told_in_one_sentence():
         ConvFeedForward(D, W)(torch.randn(B, T, 5))
     with pytest.raises(ValueError, match=r"got shape \(7, 4\)"):
         SeparableFeedForward(D, W)(torch.randn(T, D))
+
+
+def test_the_separable_network_has_the_activation_that_was_asked_for():
+    network, x = SeparableFeedForward(5, 7, activation="relu"), torch.randn(2, 3, 5)
+    mixed = network.depthwise(x.transpose(1, 2)).transpose(1, 2)
+    torch.testing.assert_close(network(x), network.pointwise.down(network.pointwise.up(mixed).relu()))
+
+
+def test_the_constant_of_the_tanh_is_exact():
+    x = torch.linspace(-4, 4, 81, dtype=torch.float64)
+    torch.testing.assert_close(gelu_tanh(x), torch.nn.functional.gelu(x, approximate="tanh"), atol=1e-9, rtol=0)

@@ -229,3 +229,29 @@ def test_a_report_prints_one_aligned_row_a_class():
 
 def test_the_settings_of_all_families_are_covered_here():
     assert set(SETTINGS) - {"deberta-v2"} == set(ENCODERS)
+
+
+def test_a_report_of_entities_wants_a_tag_for_every_tag():
+    for predicted in ([["O"]], []):
+        with pytest.raises(ValueError, match="a predicted tag for every actual one, got sentences of"):
+            entity_report([["O", "B-X"]], predicted)
+
+
+def test_a_type_that_is_only_predicted_counts_against_precision():
+    report = entity_report([["B-X", "O"]], [["B-X", "B-Y"]])
+    assert report["Y"]["support"] == 0
+    assert report["micro"]["precision"] == 0.5
+
+
+@pytest.mark.parametrize("tag", ["E-PER", "PER", ""])
+def test_a_tag_is_b_i_or_o(tag):
+    with pytest.raises(ValueError, match="expected tags B-…, I-… or O, got "):
+        entity_spans([tag])
+
+
+@pytest.mark.parametrize("wrong", [2, -1])
+def test_a_class_without_a_name_is_told_of(wrong):
+    right, other = torch.tensor([0, 1, 1]), torch.tensor([0, 1, wrong])
+    for pair in ((right, other), (other, right)):
+        with pytest.raises(ValueError, match=f"expected classes from 0 to 1, one for each name, got {wrong}"):
+            classification_report(*pair, ["a", "b"])

