@@ -2,9 +2,12 @@ import pytest
 import torch
 from device import REAL_DEVICES, check_device
 from families import BASE, MIDDLE, SETTINGS, TINY, close, close_gradients, jitter, oracle, padded_batch, twin
+from torch import nn
 from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
 
-from encoder.bert import BertConfig, MaskedLM, parameter_count
+from encoder.bert import BertConfig, BertForPretraining, MaskedLM, parameter_count
+from encoder.seq2seq import Decoder
+from encoder.stack import Encoder
 from encoder.variants import (
     Albert,
     AlbertConfig,
@@ -250,3 +253,39 @@ def test_bad_input_is_answered_with_one_sentence():
         Deberta(DebertaConfig(**SIZE))(long, torch.ones(1, 9))
     with pytest.raises(ValueError, match="multiple of n_heads"):
         DisentangledAttention(D, 3)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        BertForPretraining(BertConfig(11, 6, 2, 2, 8, 5, dropout=0.3, activation="relu", eps=0.5)),
+        MaskedLM(Roberta(RobertaConfig(11, 6, 2, 2, 8, 5, dropout=0.3, activation="relu", eps=0.5))),
+        MaskedLM(Albert(AlbertConfig(11, 6, 2, 2, 8, 5, dropout=0.3, activation="relu", eps=0.5, d_embedding=4))),
+        MaskedLM(EnhancedMaskDecoder(Deberta(DebertaConfig(11, 6, 2, 2, 8, 5, 0, 0, 0.3, "relu", 0.5)))),
+        MaskedLM(Deberta(DebertaConfig(11, 6, 2, 2, 8, 5, 0, 0, 0.3, "relu", 0.5, buckets=4))),
+        Encoder(2, 6, 2, 8, dropout=0.3, activation="relu", eps=0.5),
+        Decoder(2, 6, 2, 8, dropout=0.3, activation="relu", eps=0.5),
+    ],
+    ids=lambda model: type(getattr(model, "encoder", model)).__name__,
+)
+def test_dropout_activation_and_eps_reach_every_part(model):
+    """Models of tests have no dropout and the default eps: a setting lost on its way down makes no difference there."""
+    found = {"dropout": set(), "activation": set(), "eps": set()}
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            found["dropout"].add(module.p)
+        for name, values in found.items():
+            if isinstance(value := getattr(module, name, None), float | str):
+                values.add(value)
+    assert found == {"dropout": {0.3}, "activation": {"relu"}, "eps": {0.5}}
+
+
+def test_dropout_of_one_leaves_of_deberta_only_its_norms():
+    model = Deberta(DebertaConfig(11, 6, 2, 2, 8, 5, dropout=1.0)).train()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter))
+        expected = torch.zeros(2, 3, 6)
+        for layer in model.layers:
+            expected = layer.norm2(layer.norm1(expected))
+        torch.testing.assert_close(model(torch.randint(11, (2, 3))), expected)
