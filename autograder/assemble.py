@@ -294,10 +294,12 @@ def run_minilm(package: str, files: dict[str, str], sandboxed: bool) -> Agreemen
     expected = embed(model, tokenizer, SENTENCES)
     ids, mask, segments = encode_pairs(tokenizer, [(text, None) for text in SENTENCES])
     reference = record(model, ids, mask, segments)
-    diverges = first_divergence(outputs, reference, mask=mask)
+    # a part that is called row by row returns other shapes, and may be right: the sentence vectors judge it
+    outputs = {name: t for name, t in outputs.items() if name in reference and t.shape == reference[name].shape}
+    diverges = first_divergence(outputs, reference, mask=mask) if outputs else None
     largest = (vectors - expected).abs().max().item()
     similarity = tuple(tuple(round(x, 3) for x in row) for row in (vectors @ vectors.T).tolist())
-    return Agreement(len(outputs.keys() & reference.keys()), largest, diverges, similarity)
+    return Agreement(len(outputs), largest, diverges, similarity)
 
 
 # -- the certificate -----------------------------------------------------------------------------------------------

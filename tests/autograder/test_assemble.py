@@ -9,7 +9,17 @@ import nbformat
 import pytest
 
 from autograder.__main__ import main
-from autograder.assemble import CERTIFICATE, Agreement, Piece, Rescue, assemble, certificate, renamed, replaced
+from autograder.assemble import (
+    CERTIFICATE,
+    Agreement,
+    Piece,
+    Rescue,
+    assemble,
+    certificate,
+    renamed,
+    replaced,
+    run_minilm,
+)
 from autograder.build import solution_notebook
 from autograder.misconceptions import answered, read_versions
 
@@ -121,6 +131,17 @@ def test_the_certificate_names_pieces_reasons_and_agreement():
     assert "http" not in page, "self-contained"
     assert "layers.2.norm1, by 3.0e-01" in certificate(pieces, Agreement(77, 0.1, ("layers.2.norm1", 0.3)))
     assert "could not be run: KeyError" in certificate(pieces, Agreement(problem="KeyError: no"))
+
+
+def test_a_part_called_row_by_row_is_judged_by_the_sentence_vectors():
+    files = {p.name: renamed(p.read_text(), "rowwise") for p in (ROOT / "encoder").glob("*.py")}
+    forward = "return self.down(ACTIVATIONS[self.activation](self.up(x)))"
+    rows = "torch.stack([self.down(ACTIVATIONS[self.activation](self.up(row))) for row in x.flatten(0, -2)])"
+    assert forward in files["feedforward.py"]
+    files["feedforward.py"] = files["feedforward.py"].replace(forward, f"return {rows}.view_as(x)")
+    agreement = run_minilm("rowwise", files, sandboxed=True)
+    assert not agreement.problem and agreement.tensors > 50 and agreement.largest < 1e-5
+    assert agreement.diverges is None or agreement.diverges[1] < 1e-3  # another order of summing, not another answer
 
 
 def test_a_folder_of_somebody_else_is_never_written_to(tmp_path, capsys):
